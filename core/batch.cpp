@@ -13,13 +13,15 @@ namespace {
 
 using Names = std::vector<std::string>;
 
+std::string trimmed(const std::string& text) {
+  const size_t begin = text.find_first_not_of(' '), end = text.find_last_not_of(' ');
+  return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
+}
+
 Names parts_of(const std::string& text, char separator) {
   Names out;
   std::istringstream in(text + separator);
-  for (std::string part; std::getline(in, part, separator);) {
-    const size_t begin = part.find_first_not_of(' '), end = part.find_last_not_of(' ');
-    out.push_back(begin == std::string::npos ? "" : part.substr(begin, end - begin + 1));
-  }
+  for (std::string part; std::getline(in, part, separator);) out.push_back(trimmed(part));
   return out;
 }
 
@@ -42,13 +44,6 @@ bool is_tensor(const nw_op& op, const std::string& name) {
   return is_in(op.inputs) || is_in(op.outputs);
 }
 
-// One way to join a batch: sizes, and integer fields, that are multiplied by the number of calls; the tensors that count once; the
-// field that has to be 1.
-struct Way {
-  Names names, once;
-  std::string field;
-};
-
 // What follows the word, which is cut off with it; nothing: the word is not there.
 std::string cut(std::string& text, const std::string& word) {
   const size_t at = text.find(" " + word + " ");
@@ -58,20 +53,26 @@ std::string cut(std::string& text, const std::string& word) {
   return tail;
 }
 
-Way read_way(const nw_op& op, std::string text) {
+bool is_number(const std::string& text) {
+  return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// The names of a way: sizes, and integer fields, that are multiplied by the number of calls.
+Names read_way(const nw_op& op, std::string text) {
   const std::string condition = cut(text, "where"), once = cut(text, "once");
-  Way way{parts_of(text, ','), once.empty() ? Names{} : parts_of(once, ','), ""};
-  for (const std::string& name : way.once)
+  for (const std::string& name : once.empty() ? Names{} : parts_of(once, ','))
     if (!is_tensor(op, name))
       fail(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' counts once; expected the name of a tensor", op.name, op.batch,
            name.c_str());
-  if (condition.empty()) return way;
-  const Names sides = parts_of(condition, '=');
-  if (sides.size() != 2 || sides[1] != "1" || !is_integer_field(op, sides[0]))
-    fail(NW_INVALID, -1, "op '%s' declares batch '%s': where '%s'; expected 'FIELD = 1', an integer field of its params", op.name,
+  if (condition.empty()) return parts_of(text, ',');
+  const size_t equals = condition.find('=');
+  std::string field = condition.substr(0, equals);
+  if (!field.empty() && field.back() == '<') field.pop_back();
+  if (equals == std::string::npos || !is_integer_field(op, trimmed(field)) || !is_number(trimmed(condition.substr(equals + 1))))
+    fail(NW_INVALID, -1,
+         "op '%s' declares batch '%s': where '%s'; expected 'FIELD = N' or 'FIELD <= N', an integer field of its params", op.name,
          op.batch, condition.c_str());
-  way.field = sides[0];
-  return way;
+  return parts_of(text, ',');
 }
 
 void check_way(const nw_op& op, const ShapeRule& rule, const Names& way) {
@@ -106,7 +107,7 @@ void check_batch(const nw_op& op, const ShapeRule* rule) {
   if (rule == nullptr)
     fail(NW_INVALID, -1, "op '%s' declares batch '%s' and no shape rule, whose sizes it names", op.name, op.batch);
   if (std::strcmp(op.batch, "*") == 0) return check_element_wise(op, *rule);
-  for (const std::string& way : parts_of(op.batch, '|')) check_way(op, *rule, read_way(op, way).names);
+  for (const std::string& way : parts_of(op.batch, '|')) check_way(op, *rule, read_way(op, way));
 }
 
 }  // namespace narrows

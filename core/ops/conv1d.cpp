@@ -30,9 +30,9 @@ constexpr const char* kBackwardRule = "N,O," T
 #undef T
 // A batch of signals, or, of a batch of filters too, a convolution of more groups. In one group filters may be parted, and
 // channels, whose outputs are summed.
-#define WAYS "N | C,O,groups | O where groups=1"
-constexpr const char* kBatch = WAYS " | C once bias where groups=1";
-constexpr const char* kBackwardBatch = WAYS " | C once grad_bias where groups=1";
+#define WAYS "N | C,O,groups | O where groups<=1"
+constexpr const char* kBatch = WAYS " | C once bias where groups<=1";
+constexpr const char* kBackwardBatch = WAYS " | C once grad_bias where groups<=1";
 #undef WAYS
 
 void check_at_least(const char* op, const char* field, int64_t value, int64_t least) {

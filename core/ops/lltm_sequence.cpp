@@ -30,6 +30,7 @@ constexpr uint32_t kDLengths = 5;
   ",S? ; " SAVED ",3*S? -> P,Q,F ; 3*S,S+F ; " GRAD " ; " B ",S ; " B ",S ; like 8"
 constexpr const char* kRule = FORWARD("3*S?") " | " FORWARD("1,3*S");
 constexpr const char* kBackwardRule = BACKWARD("3*S?", "3*S") " | " BACKWARD("1,3*S", "1,3*S");
+constexpr const char* kBatch = "P where batch_first=1 | Q where batch_first=0";
 #undef BACKWARD
 #undef FORWARD
 #undef SAVED
@@ -101,6 +102,7 @@ const Contract& lltm_sequence_contract() {
   static const Contract& contract = *new Contract([] {
     nw_op op = declare("lltm_sequence", 5, kInputs, kOutputs, kRule);
     add_params(op);
+    op.batch = kBatch;
     op.num_aux = 2;
     op.flags = NW_OP_AUTOCAST;
     op.backward = "lltm_sequence_backward";
@@ -119,6 +121,7 @@ const Contract& lltm_sequence_backward_contract() {
   static const Contract& contract = *new Contract([] {
     nw_op op = declare("lltm_sequence_backward", 10, kBackwardInputs, kBackwardOutputs, kBackwardRule);
     add_params(op);
+    op.batch = kBatch;
     Contract out(op);
     out.check = check_backward;
     out.output_dtype = [](const nw_sig& sig, uint32_t i) {

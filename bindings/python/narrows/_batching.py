@@ -57,12 +57,24 @@ def _axis(dims, names):
     return next((i for i, dim in enumerate(dims) if isinstance(dim, ast.Name) and dim.id in names), None)
 
 
+class Condition(NamedTuple):
+    """On an integer field of the params."""
+
+    field: str
+    most: int
+    exactly: bool  # else: at most
+
+    def holds(self, params):
+        value = params[self.field]
+        return value == self.most or (value < self.most and not self.exactly)
+
+
 class Declared(NamedTuple):
-    """A way of `nw_op.batch`: sizes and integer fields, the tensors that count once, and the field that has to be 1."""
+    """A way of `nw_op.batch`: sizes and integer fields, the tensors that count once, and the calls that it is for (None: all)."""
 
     names: tuple[str, ...]
     once: tuple[str, ...]
-    field: str | None
+    condition: Condition | None
 
 
 @functools.cache
@@ -74,7 +86,12 @@ def _way(text):
     text, _, condition = text.partition(" where ")
     text, _, once = text.partition(" once ")
     names = lambda part: tuple(_spelt(name.strip()) for name in part.split(",") if name.strip())  # noqa: E731
-    return Declared(names(text), names(once), _spelt(condition.partition("=")[0].strip()) or None)
+    return Declared(names(text), names(once), _condition(condition) if condition else None)
+
+
+def _condition(text):
+    field, _, number = text.partition("=")
+    return Condition(_spelt(field.removesuffix("<").strip()), int(number), not field.endswith("<"))
 
 
 def _spelt(name):
@@ -94,7 +111,7 @@ def ways(op) -> list[Declared]:
 
 def sizes(op):
     """The names of each of the op's ways along which any batch of calls is one call."""
-    return [way.names for way in ways(op) if not way.once and way.field is None]
+    return [way.names for way in ways(op) if not way.once and way.condition is None]
 
 
 def has_way(op):

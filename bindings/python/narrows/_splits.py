@@ -109,14 +109,15 @@ def _leading(shapes, outputs, infer):
 
 def _by_way(op, way, shapes, outputs):
     fields = tuple(name for name in way.names if name in op.params)
-    if way.field is not None and (op.params[way.field] or 1) != 1:
+    if way.condition is not None and not way.condition.holds(op.params):
         return []
     rule = next(((i, o) for i, o in _rules._parse(op.shape_rule) if _rules._fits(i, shapes)), None)
     if rule is None or rule[0] is None:
         return []
-    given = [_dims(dims, way) for dims, _ in rule[0]]
+    known = {name: value for name, value in op.params.items() if isinstance(value, int) and name not in way.names}
+    given = [_dims(dims, known) for dims, _ in rule[0]]
     given += [None] * (len(shapes) - len(given))
-    returned = [given[o] if isinstance(o, int) else _dims(o, way) for o in rule[1]]
+    returned = [given[o] if isinstance(o, int) else _dims(o, known) for o in rule[1]]
     if "broadcast" in rule[1] or (not fields and any(_is_part_of(dims, way.names) for dims in (*given, *returned))):
         return []
     leading = max([0, *(_rules.leading_rank(d, len(s)) for d, s in zip(given, shapes, strict=True) if d and s is not None)])
@@ -137,6 +138,8 @@ def _placed(dims, shapes, names, way, at, leading, otherwise, once):
     def place(d, shape, name):
         if shape is None:
             return None
+        if 0 in map(_value, d or ()):
+            return WHOLE  # there is nothing to share
         axis = _axis(d, way.names, at, leading)
         if axis is not None:
             return axis
@@ -161,23 +164,40 @@ def _is_part_of(dims, names):
     return any(isinstance(node, ast.Name) and node.id in names for d in computed for node in ast.walk(d))
 
 
-def _dims(dims, way):
-    """The dims, of calls whose `way.field` is 1."""
-    return dims if way.field is None or not isinstance(dims, list) else [_folded(d, way.field) for d in dims]
+def _dims(dims, known):
+    """The dims of calls with these values of integer params."""
+    return [_folded(d, known) for d in dims] if isinstance(dims, list) else dims
 
 
-def _folded(node, field):
-    """The expression where the field is 1: `C//max(groups,1)` is C."""
+def _folded(node, known):
+    """The expression where these names have values: `C//max(groups,1)` is C where groups is 1."""
     if isinstance(node, ast.Name):
-        return ast.Constant(1) if node.id == field else node
+        return ast.Constant(known[node.id]) if node.id in known else node
     if isinstance(node, ast.Call):
         function: Any = node.func
-        arguments = [_folded(a, field) for a in node.args]
-        known: list[Any] = [a.value for a in arguments if isinstance(a, ast.Constant)]
-        folded = ast.Call(node.func, arguments, [])
-        return ast.Constant({"max": max, "min": min}[function.id](known)) if len(known) == len(arguments) else folded
+        arguments = [_folded(a, known) for a in node.args]
+        values = [_value(a) for a in arguments]
+        return ast.Call(node.func, arguments, []) if None in values else ast.Constant(_FUNCTIONS[function.id](*values))
     if isinstance(node, ast.BinOp):
-        left, right = _folded(node.left, field), _folded(node.right, field)
-        is_one = isinstance(right, ast.Constant) and right.value == 1
-        return left if is_one and isinstance(node.op, (ast.FloorDiv, ast.Mult)) else ast.BinOp(left, node.op, right)
+        return _folded_operator(node.op, _folded(node.left, known), _folded(node.right, known))
     return node
+
+
+_FUNCTIONS: dict[str, Any] = {"max": max, "min": min}
+
+
+def _value(node):
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def _folded_operator(operator, left, right):
+    a, b = _value(left), _value(right)
+    if isinstance(operator, ast.Mult) and 0 in (a, b):
+        return ast.Constant(0)
+    if b == (0 if isinstance(operator, (ast.Add, ast.Sub)) else 1):
+        return left
+    if (isinstance(operator, ast.Add) and a == 0) or (isinstance(operator, ast.Mult) and a == 1):
+        return right
+    if a is None or b is None:
+        return ast.BinOp(left, operator, right)
+    return ast.Constant(_rules._OPERATORS[type(operator)](a, b))

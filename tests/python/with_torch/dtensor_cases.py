@@ -4,6 +4,7 @@ what is communicated."""
 
 import contextlib
 import datetime
+import functools
 import math
 import pathlib
 import random
@@ -259,6 +260,22 @@ def lltm():
     assert states.forward == {"gather": 2}, states.forward
 
 
+def lltm_sequence():
+    for batch_first in (0, 1):
+        along, rows_of = Shard(1 - batch_first), Shard(0)
+        for recompute, rows in ((0, 5), (1, 5), (0, 0), (1, 1)):
+            _, w, bias, h, cell = step_of(rows, 3, 4)
+            x = numbers(rows, 6, 3) if batch_first else numbers(6, rows, 3)
+            call = functools.partial(narrows.ops.lltm_sequence, batch_first=batch_first, recompute=recompute)
+            split = Called(call, (x, w, bias, h, cell), (along, R, R, rows_of, rows_of))
+            split.lies([along, rows_of, rows_of], [along, P, P, rows_of, rows_of])
+            lengths = torch.randint(0, 7, (rows,), dtype=torch.int32).to(ranks.DEVICE)
+            ends = Called(call, (x, w, bias, h, cell, lengths), (along, R, R, rows_of, rows_of, rows_of))
+            assert ends.outputs == [(along,), (rows_of,), (rows_of,)] and not ends.forward and not ends.backward
+        steps = Called(call, (x, w, bias, h, cell), (Shard(batch_first), R, R, R, R))
+        assert steps.forward == {"gather": 1}, steps.forward  # a step waits for the one before
+
+
 # ---- ops of plugins, and tensor programs ----
 
 
@@ -325,6 +342,7 @@ def any_layout(axes=1, draws=40):
                 (narrows.multiply, (numbers(n, outs, 3), numbers(outs, generator.choice([1, 3])))),
                 (narrows.add, (numbers(n, outs, 3), numbers(outs, generator.choice([1, 3])))),
                 (narrows.lltm, step_of(rows, ins, states)),
+                (narrows.ops.lltm_sequence, (numbers(size(), rows, ins), *step_of(rows, ins, states)[1:])),
                 (program, (numbers(n + 1, ins), numbers(ins, outs))),
             ]
         )
@@ -346,6 +364,7 @@ CASES = {
         second_derivatives,
         autocast,
         lltm,
+        lltm_sequence,
         plugins,
         programs,
         any_layout,

@@ -12,7 +12,17 @@ pytest.importorskip("torch", "2.11", reason="DTensors with these ops need torch 
 
 import ranks
 
-CASES = ["conv1d", "conv1d_groups", "conv1d_uneven", "element_wise", "params", "second_derivatives", "autocast", "lltm"]
+CASES = [
+    "conv1d",
+    "conv1d_groups",
+    "conv1d_uneven",
+    "element_wise",
+    "params",
+    "second_derivatives",
+    "autocast",
+    "lltm",
+    "lltm_sequence",
+]
 CASES += ["plugins", "programs", "any_layout"]
 SLOW = pytest.mark.skipif(os.environ.get("NARROWS_TEST_SLOW") != "1", reason="four processes: NARROWS_TEST_SLOW=1")
 
