@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What test_jax_processes.py asks of JAX in several processes, each with two CPU devices or one GPU: layouts by NamedSharding, against one device, and
+"""What test_jax_processes.py asks of JAX in several processes, each with one or two CPU devices or a GPU: layouts by NamedSharding, against one device, and
 what is communicated."""
 
 import importlib.util
@@ -26,7 +26,7 @@ def begin(folder, rank, world):
     import jax
     from jax.sharding import Mesh
 
-    own = 2 if ranks.DEVICE == "cpu" else 1
+    own = len(jax.local_devices())
     assert jax.process_count() == world and len(jax.devices()) == own * world
     assert jax.devices()[0].platform == ("cpu" if ranks.DEVICE == "cpu" else "gpu")
     MESH.append(Mesh(np.array(jax.devices()).reshape(world, own), ("far", "near")))
@@ -65,7 +65,7 @@ def check(function, arrays, specs, expected_spec, expected=None, of_gradient=Non
     for found, right in zip(jax.jit(gradient)(*parts), gradient(*map(jax.numpy.asarray, arrays)), strict=True):
         np.testing.assert_allclose(whole(found), np.asarray(right), rtol=1e-3, atol=1e-3)
     found, wanted = set(collectives(gradient, parts)), of_gradient or set()
-    # Nothing is summed along an axis of one device, as "near" is where each process has one GPU.
+    # Nothing is summed along an axis of one device, as "near" is where each process has one.
     assert found == wanted or (found < wanted and 1 in MESH[0].shape.values()), found
 
 
@@ -103,6 +103,15 @@ def lltm_and_element_wise():
     check(cell, step, (rows, (), (), rows, rows), rows, of_gradient={"all-reduce"})
     check(lambda x, y: narrows.multiply(x, narrows.gelu(y)), (numbers(4, 6), numbers(6)), (("far", "near"), ("near",)), ("far", "near"),
           of_gradient={"all-reduce"})  # fmt: skip
+
+
+def lltm_sequence():
+    import narrows
+
+    sequence = lambda *a: narrows.ops.lltm_sequence(*a)[0]  # noqa: E731
+    rest = numbers(12, 7), numbers(12), numbers(8, 4), numbers(8, 4)
+    rows = (("far", "near"),)
+    check(sequence, (numbers(5, 8, 3), *rest), ((None, *rows), (), (), rows, rows), (None, *rows), of_gradient={"all-reduce"})
 
 
 def programs():
@@ -146,7 +155,7 @@ def halo():
             np.testing.assert_allclose(np.asarray(part.data), np.asarray(right)[part.index], rtol=1e-4, atol=1e-4)
 
 
-CASES = {f.__name__: f for f in (conv1d, conv1d_groups, lltm_and_element_wise, programs, halo)}
+CASES = {f.__name__: f for f in (conv1d, conv1d_groups, lltm_and_element_wise, lltm_sequence, programs, halo)}
 
 if __name__ == "__main__":
     ranks.main(CASES, begin)
