@@ -30,6 +30,15 @@ bool multiplies(Bf16Products products) {
 #endif
 }
 
+bool pairs_are_fast() {
+#if HWY_ARCH_X86_64
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx != signature_INTEL_ebx;
+#else
+  return false;
+#endif
+}
+
 // Read by the system's own calls: a stream that finds no memory looks like a file that ended.
 std::string cpu_model() {
   char text[4096];

@@ -3,6 +3,8 @@
 // gemm.cpp and conv1d_scalar.cpp.
 #include "conv1d.h"
 
+#include "processor.h"
+
 namespace narrows::cpu {
 
 GemmProblem correlation_product(const Correlation& c, const CorrelationData& data, Dtype dtype, int64_t group) {
@@ -49,7 +51,9 @@ using namespace conv;
 // Up to so many outputs of each filter dot products take less time than gemm, by 256 channels and 512 filters of one tap.
 int64_t few_outputs(const Instance& instance, Dtype dtype, bool of_rows) {
   if (size_of(dtype) > 2) return of_rows ? 96 : 16;
-  return dtype == Dtype::bf16 && instance.bf16_products != Bf16Products::f32 ? 6 : 12;
+  if (dtype == Dtype::f16 || instance.bf16_products == Bf16Products::f32) return 12;
+  static const bool slow_pairs = !pairs_are_fast();
+  return instance.bf16_products == Bf16Products::dots && slow_pairs ? 16 : 6;
 }
 // By what was measured (docs/internals/cpu_speed.md): a filter's outputs of one example decide, since gemm packs each example's
 // rows; but where the examples are the rows, their number does.

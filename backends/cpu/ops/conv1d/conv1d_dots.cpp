@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_dots.cpp -- conv1d of few outputs a filter, such as a streaming step or a matrix times a vector: a dot product for each
-// output, by vectors along the depth. A filter's taps are read once, where they lie; what they meet in x is gathered, column by
-// column. The sum of an output takes the same steps whatever is computed beside it.
-#include "conv1d.h"
+// output. A filter's taps are read once, where they lie; what they meet in x is gathered. Vectors go along the depth, or, where a
+// filter's outputs fill them, across its outputs. The sum of an output takes the same steps whatever is computed beside it.
+#include <hwy/cache_control.h>
 
+#include "conv1d.h"
 #include "targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,8 +16,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
-// Columns of a tile of four filters: their sums, a vector of each column and one of a filter fill the registers.
-inline constexpr int kMostColumns = kTileRows == 8 ? 6 : 3;
+// A processor of 32 vectors. Columns of a tile of four filters: their sums, a vector of each column and one of a filter fill them.
+inline constexpr bool kManyRegisters = kTileRows == 8;
+inline constexpr int kMostColumns = kManyRegisters ? 6 : 3;
 
 #if HWY_TARGET != HWY_SCALAR
 // The sum of a vector's blocks of 16 bytes.
@@ -62,9 +64,10 @@ HWY_INLINE void SumLanes(D d, const hn::Vec<D> (&v)[N], A* HWY_RESTRICT sums) {
 #endif
 }
 
-// sums[r * N + n] = the dot product of filter r and column n. Columns end with zeros up to a whole vector; filters do not.
+// sums[r * N + n] = the dot product of filter r and column n. Columns end with zeros up to a whole vector; filters do not. Each
+// load of a filter fetches the line `ahead` elements on; of f64 that takes longer than it saves.
 template <int R, int N, class T, class A = Accumulate<T>>
-void Dots(const T* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, int64_t x_stride, int64_t depth,
+void Dots(const T* HWY_RESTRICT w, int64_t w_stride, int64_t ahead, const A* HWY_RESTRICT x, int64_t x_stride, int64_t depth,
           A* HWY_RESTRICT sums) {
   const hn::ScalableTag<A> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -78,6 +81,7 @@ void Dots(const T* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, in
     HWY_UNROLL(8)
     for (int r = 0; r < R; ++r) {
       const auto filter = load(w + r * w_stride + k);
+      if constexpr (!std::is_same_v<T, double>) hwy::Prefetch(w + r * w_stride + k + ahead);
       HWY_UNROLL(6)
       for (int n = 0; n < N; ++n) sum[r * N + n] = hn::MulAdd(filter, column[n], sum[r * N + n]);
     }
@@ -89,9 +93,12 @@ void Dots(const T* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, in
 }
 
 template <class T>
-using DotsFn = void (*)(const T*, int64_t, const Accumulate<T>*, int64_t, int64_t, Accumulate<T>*);
+using DotsFn = void (*)(const T*, int64_t, int64_t, const Accumulate<T>*, int64_t, int64_t, Accumulate<T>*);
 
-// By filters (1, 2, 4 and, of one column, 8) and columns.
+// Columns of a tile of eight filters.
+inline constexpr int kMostColumnsOfEight = kManyRegisters ? 2 : 1;
+
+// By filters (1, 2, 4 and, of fewer columns, 8) and columns.
 template <int R, class T, int... N>
 DotsFn<T> ChooseColumns(int64_t columns, std::integer_sequence<int, N...>) {
   static constexpr DotsFn<T> kKernels[] = {Dots<R, N + 1, T>...};
@@ -100,10 +107,63 @@ DotsFn<T> ChooseColumns(int64_t columns, std::integer_sequence<int, N...>) {
 template <class T>
 DotsFn<T> ChooseDots(int64_t rows, int64_t columns) {
   constexpr auto kAll = std::make_integer_sequence<int, kMostColumns>();
-  if (rows == 8) return Dots<8, 1, T>;
+  if (rows == 8) return ChooseColumns<8, T>(columns, std::make_integer_sequence<int, kMostColumnsOfEight>());
   return rows == 4   ? ChooseColumns<4, T>(columns, kAll)
          : rows == 2 ? ChooseColumns<2, T>(columns, kAll)
                      : ChooseColumns<1, T>(columns, kAll);
+}
+
+// ---- vectors across a filter's outputs ----
+
+// sums[r * V * lanes + i] = the sum of filter r and output i. x has a row of V vectors for each of a filter's
+// taps. Sums of one vector are two, of every other tap: as many multiply-adds wait for each other at once as the processor starts
+// in their time.
+template <int R, int V, class A>
+void Across(const A* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, int64_t depth, A* HWY_RESTRICT sums) {
+  constexpr int kParts = V == 1 ? 2 : 1;
+  const hn::ScalableTag<A> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<decltype(d)> sum[kParts * R * V];
+  HWY_UNROLL(16)
+  for (auto& s : sum) s = hn::Zero(d);
+  const auto add = [&](int64_t k, int part) HWY_ATTR {
+    hn::Vec<decltype(d)> row[V];
+    HWY_UNROLL(2)
+    for (int v = 0; v < V; ++v) row[v] = hn::Load(d, x + (k * V + v) * lanes);
+    HWY_UNROLL(8)
+    for (int r = 0; r < R; ++r) {
+      const auto filter = hn::Set(d, w[r * w_stride + k]);
+      HWY_UNROLL(2)
+      for (int v = 0; v < V; ++v) {
+        auto& to = sum[(part * R + r) * V + v];
+        to = hn::MulAdd(filter, row[v], to);
+      }
+    }
+  };
+  int64_t k = 0;
+  for (; k + kParts <= depth; k += kParts) {
+    HWY_UNROLL(2)
+    for (int part = 0; part < kParts; ++part) add(k + part, part);
+  }
+  if (k < depth) add(k, 0);
+  HWY_UNROLL(16)
+  for (int i = 0; i < R * V; ++i)
+    hn::Store(kParts == 2 ? hn::Add(sum[i], sum[i + (kParts - 1) * R * V]) : sum[i], d, sums + i * lanes);
+}
+inline constexpr int64_t kAcrossRows = 8;  // of a tile
+template <class A>
+using AcrossFn = void (*)(const A*, int64_t, const A*, int64_t, A*);
+template <int V, class A>
+AcrossFn<A> ChooseAcross(int64_t rows) {
+  return rows == 8 ? Across<8, V, A> : rows == 4 ? Across<4, V, A> : rows == 2 ? Across<2, V, A> : Across<1, V, A>;
+}
+
+// Lanes of a vector across outputs; 0: there are no such kernels.
+int64_t AcrossLanes(Dtype dtype) {
+  if (HWY_TARGET != HWY_AVX3) return 0;
+  return dtype == Dtype::f32   ? static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()))
+         : dtype == Dtype::f64 ? static_cast<int64_t>(hn::Lanes(hn::ScalableTag<double>()))
+                               : 0;
 }
 
 // Some filters of a group by some of its columns.
@@ -111,7 +171,7 @@ template <class T, class A = Accumulate<T>>
 class DotsTask {
  public:
   DotsTask(const DotsLayout& layout, const Correlation& c, const CorrelationData& data, int64_t group, void* scratch)
-      : c_(c), depth_(c.ins * c.taps), stride_(layout.column_stride), columns_(static_cast<A*>(scratch)),
+      : c_(c), depth_(c.ins * c.taps), stride_(layout.column_stride), across_(layout.across), columns_(static_cast<A*>(scratch)),
         offsets_(reinterpret_cast<int64_t*>(static_cast<char*>(scratch) + layout.columns_bytes)),
         in_(static_cast<const T*>(data.in) + group * c.in_group),
         w_(static_cast<const T*>(data.w) + c.w_offset + group * c.w_group),
@@ -121,12 +181,14 @@ class DotsTask {
 
   // Filters begin up to end, by that many columns from first on.
   void Run(int64_t begin, int64_t end, int64_t first, int64_t columns) {
+    if constexpr (HWY_TARGET == HWY_AVX3 && std::is_same_v<T, A>)
+      if (across_) return RunAcross(begin, end, columns);
     for (int64_t i = 0; i < columns; ++i) {
       const int64_t n = (first + i) / c_.length, q = (first + i) % c_.length;
       Gather(n, q, columns_ + i * stride_);
       offsets_[i] = n * c_.out_batch + q * c_.out_position;
     }
-    const int64_t most = columns == 1 ? 8 : 4;
+    const int64_t most = columns <= kMostColumnsOfEight ? 8 : 4;
     for (int64_t m = begin, rows; m < end; m += rows) {
       for (rows = most; rows > end - m;) rows /= 2;
       // Blocks of columns as even as can be: one alone would have too few sums.
@@ -161,16 +223,81 @@ class DotsTask {
   void Compute(int64_t m, int64_t rows, int64_t begin, int64_t end) const {
     HWY_ALIGN A sums[24];
     const int64_t columns = end - begin;
-    ChooseDots<T>(rows, columns)(w_ + m * c_.w_out, rows > 1 ? c_.w_out : 0, columns_ + begin * stride_, stride_, depth_, sums);
+    const int64_t w_stride = rows > 1 ? c_.w_out : 0;
+    ChooseDots<T>(rows, columns)(w_ + m * c_.w_out, w_stride, NextTile(rows), columns_ + begin * stride_, stride_, depth_, sums);
     for (int64_t r = 0; r < rows; ++r) {
-      const A bias = bias_ != nullptr ? read(bias_ + (m + r) * c_.bias_stride) : A{-0.0};  // which leaves every sum as it is
+      const A bias = Bias(m + r);
       T* row = out_ + (m + r) * c_.out_channel;
       for (int64_t i = 0; i < columns; ++i) write(row + offsets_[begin + i], sums[r * columns + i] + bias);
     }
   }
 
+  // ---- vectors across outputs: all columns, of one example ----
+
+  void RunAcross(int64_t begin, int64_t end, int64_t columns) {
+    PackRows(columns);
+    const bool one = stride_ == AcrossLanes(sizeof(A) == 4 ? Dtype::f32 : Dtype::f64);
+    for (int64_t m = begin, rows; m < end; m += rows) {
+      for (rows = kAcrossRows; rows > end - m;) rows /= 2;
+      HWY_ALIGN A sums[kAcrossRows * 2 * hn::MaxLanes(hn::ScalableTag<A>())];
+      const auto run = one ? ChooseAcross<1, A>(rows) : ChooseAcross<2, A>(rows);
+      run(w_ + m * c_.w_out, rows > 1 ? c_.w_out : 0, columns_, depth_, sums);
+      for (int64_t r = 0; r < rows; ++r) WriteRow(m + r, sums + r * stride_, columns);
+    }
+  }
+  // A row for each tap of a filter, in their order: what that tap meets for each output, then zeros.
+  void PackRows(int64_t columns) {
+    const hn::ScalableTag<A> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    A* dst = columns_;
+    for (int64_t c = 0; c < c_.ins; ++c) {
+      for (int64_t j = 0; j < c_.taps; ++j, dst += stride_) {
+        const int64_t first = j * c_.tap_step + c_.origin, last = first + (columns - 1) * c_.step;
+        const T* channel = in_ + c * c_.in_channel;
+        if (first < 0 || last >= c_.extent) {
+          for (int64_t i = 0, at = first; i < columns; ++i, at += c_.step)
+            dst[i] = at >= 0 && at < c_.extent ? read(channel + at * c_.in_position) : A{0};
+          std::fill(dst + columns, dst + stride_, A{0});
+        } else if (c_.step * c_.in_position == 1) {
+          for (int64_t i = 0; i < stride_; i += lanes)
+            hn::Store(hn::MaskedLoad(FirstOf(d, columns - i), d, channel + first + i), d, dst + i);
+        } else {
+          LoadRow(channel + first * c_.in_position, columns > 1 ? c_.step * c_.in_position : 0, columns, dst);
+          std::fill(dst + columns, dst + stride_, A{0});
+        }
+      }
+    }
+  }
+  template <class D>
+  static HWY_INLINE hn::Mask<D> FirstOf(D d, int64_t count) {
+    return hn::FirstN(d, static_cast<size_t>(std::min(count, static_cast<int64_t>(hn::Lanes(d)))));
+  }
+  void WriteRow(int64_t m, const A* sums, int64_t columns) const {
+    T* const row = out_ + m * c_.out_channel;
+    const A bias = Bias(m);
+    const hn::ScalableTag<A> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (int64_t i = 0; i < columns; i += lanes) {
+      const auto sum = hn::Add(hn::Load(d, sums + i), hn::Set(d, bias));
+      if (c_.out_position == 1)
+        hn::BlendedStore(sum, FirstOf(d, columns - i), d, row + i);
+      else
+        StoreStrided(d, sum, row + i * c_.out_position, c_.out_position, std::min(lanes, columns - i));
+    }
+  }
+
+  // -0 leaves every sum as it is.
+  A Bias(int64_t m) const { return bias_ != nullptr ? read(bias_ + m * c_.bias_stride) : A{-0.0}; }
+
+  // Elements from a tile of filters to the next. 0 where they are so long that the processor itself fetches ahead.
+  int64_t NextTile(int64_t rows) const {
+    constexpr int64_t kLongTile = 16 << 10;  // bytes
+    return rows * std::abs(c_.w_out) * static_cast<int64_t>(sizeof(T)) > kLongTile ? 0 : rows * c_.w_out;
+  }
+
   const Correlation& c_;
   const int64_t depth_, stride_;
+  const bool across_;
   A* columns_;        // gathered
   int64_t* offsets_;  // of each column's outputs
   const T *in_, *w_, *bias_ = nullptr;
@@ -196,11 +323,24 @@ namespace narrows::cpu {
 namespace {
 
 HWY_EXPORT(ComputeDots);
+HWY_EXPORT(AcrossLanes);
 
-constexpr int64_t kFewestRows = 32;        // of a block: each gathers its columns
-constexpr int64_t kMostBytes = 256 << 10;  // of a block's columns: they stay in a core's cache
-constexpr int64_t kFewestColumns = 24;     // of a block, since it reads its filters again
-constexpr int64_t kWidestVector = 16;      // lanes
+constexpr int64_t kFewestRows = 32;              // of a block: each gathers its columns
+constexpr int64_t kMostAcrossBytes = 512 << 10;  // likewise, each read in order
+constexpr int64_t kMostBytes = 256 << 10;        // of a block's columns: they stay in a core's cache
+constexpr int64_t kFewestColumns = 24;           // of a block, since it reads its filters again
+constexpr int64_t kWidestVector = 16;            // lanes
+
+// Lanes of vectors across a filter's outputs; 0: along the depth is faster, or what a filter meets does not stay in the cache.
+int64_t lanes_across(const Instance& instance, Dtype dtype, const Correlation& c) {
+  const int64_t lanes = NARROWS_DISPATCH(instance, AcrossLanes)(dtype), columns = c.length;
+  if (lanes == 0 || c.batch != 1 || columns > 2 * lanes) return 0;
+  const int64_t width = round_up(columns, lanes);
+  // By what was measured: a long sum makes up for lanes that are left empty.
+  const int64_t depth = c.ins * c.taps, parts = depth >= 1024 ? 5 : 7;
+  const bool fills = parts * width <= 8 * columns, stays = depth <= kMostAcrossBytes / (width * size_of(dtype));
+  return fills && stays ? lanes : 0;
+}
 
 }  // namespace
 
@@ -208,18 +348,21 @@ DotsLayout dots_layout(const Instance& instance, Dtype dtype, const Correlation&
   DotsLayout l{};
   l.dtype = dtype;
   const int64_t columns = c.batch * c.length, depth = c.ins * c.taps;
-  l.column_stride = round_up(depth, kWidestVector);
+  const int64_t lanes = lanes_across(instance, dtype, c);
+  l.across = lanes > 0;
+  l.column_stride = l.across ? round_up(columns, lanes) : round_up(depth, kWidestVector);
   const double cost = static_cast<double>(c.groups * c.outs) * static_cast<double>(columns) * static_cast<double>(depth);
   const int64_t wanted = cost < kWorthWaking ? 1 : ceil_div(2 * instance.num_threads(), c.groups);
   l.block_rows = round_up(ceil_div(c.outs, std::clamp<int64_t>(c.outs / kFewestRows, 1, wanted)), 4);
   l.row_blocks = ceil_div(c.outs, l.block_rows);
-  const int64_t column_bytes = l.column_stride * size_of(accumulate_dtype(dtype));
+  const int64_t column_bytes = round_up(depth, kWidestVector) * size_of(accumulate_dtype(dtype));
   const int64_t most = std::min(kMostBytes / column_bytes, ceil_div(columns * l.row_blocks, wanted));
-  l.block_columns = std::min(columns, std::max(most, kFewestColumns));
+  l.block_columns = l.across ? columns : std::min(columns, std::max(most, kFewestColumns));
   l.column_blocks = ceil_div(columns, l.block_columns);
   l.tasks = c.groups * l.row_blocks * l.column_blocks;
   l.task_cost = static_cast<double>(l.block_rows) * static_cast<double>(l.block_columns) * static_cast<double>(depth);
-  l.columns_bytes = aligned_bytes(static_cast<uint64_t>(l.block_columns * column_bytes));
+  l.columns_bytes =
+      aligned_bytes(static_cast<uint64_t>(l.across ? depth * l.column_stride * size_of(dtype) : l.block_columns * column_bytes));
   l.slot_bytes = l.columns_bytes + aligned_bytes(static_cast<uint64_t>(l.block_columns) * sizeof(int64_t));
   l.workspace_size = l.slot_bytes * static_cast<uint64_t>(num_slots(instance, l.tasks, l.task_cost));
   return l;
