@@ -148,4 +148,28 @@ struct VariantSearch {
   }
 };
 
+// Puts the plan of a GPU's conv1d_backward together, part by part, in the order in which they run. The plan has
+//   fill(request, output)            adds zeros in all of a gradient
+//   takes_all_phases(request)        whether it added grad_x as one part
+//   add_phase(phase)                 adds a correlation of grad_x
+//   add_grad_w(sum), add_grad_bias(sum)
+template <class GradPlan>
+void plan_gradients(const ConvGradRequest& r, GradPlan& plan) {
+  using namespace conv_grad;
+  const auto has = [&](uint32_t output) { return !r.gradient(output).is_empty(); };
+  if (!r.has_terms()) {
+    for (uint32_t i = 0; i < kNumOutputs; ++i)
+      if (has(i)) plan.fill(r, i);
+    return;
+  }
+  if (has(kGradX) && !plan.takes_all_phases(r)) {
+    const int64_t phases = num_grad_x_phases(r.g);
+    if (phases < r.g.stride) plan.fill(r, kGradX);
+    for (int64_t i = 0; i < phases; ++i)
+      if (const CorrelationRequest phase = r.phase(i); phase.c.length > 0) plan.add_phase(phase);
+  }
+  if (has(kGradW)) plan.add_grad_w(r.sum(kGradW));
+  if (has(kGradBias)) plan.add_grad_bias(r.sum(kGradBias));
+}
+
 }  // namespace narrows::common

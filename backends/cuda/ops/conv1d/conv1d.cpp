@@ -97,20 +97,13 @@ class ConvBackwardPlan final : public Plan {
  public:
   ConvBackwardPlan(const Instance& instance, const nw_sig& sig) : device_(&instance.device(sig)) {
     const ConvGradRequest request = read_conv1d_backward(sig);
-    const Dtype dtype = request.g.dtype;
-    const int forced = forced_variant(*device_, sig, dtype, kWgmma);
-    VariantSearch<Variant> search{variants(), forced >= 0 ? forced : first_choice(request.g), kScalar};
-    if (!request.has_terms()) {
-      for (uint32_t i = 0; i < kNumOutputs; ++i) fill(request, i);
-    } else {
-      if (request.wants(kGradX)) plan_grad_x(request, search);
-      if (request.wants(kGradW)) plan_grad_w(request, search);
-      if (request.wants(kGradBias)) plan_grad_bias(request, search);
-      // What a forced kernel is asked about is at least one of the gradients.
-      if (forced >= 0 && forced != search.used && (request.wants(kGradX) || request.wants(kGradW)))
-        refuse_forced(sig, forced, dtype);
-    }
-    kernel = kKernels[forced >= 0 ? forced : search.used];
+    const int forced = forced_variant(*device_, sig, request.g.dtype, kWgmma);
+    search_.first = forced >= 0 ? forced : first_choice(request.g);
+    plan_gradients(request, *this);
+    // What a forced kernel is asked about is at least one of the gradients.
+    if (forced >= 0 && forced != search_.used && request.has_terms() && (request.wants(kGradX) || request.wants(kGradW)))
+      refuse_forced(sig, forced, request.g.dtype);
+    kernel = kKernels[forced >= 0 ? forced : search_.used];
     for (const Step& step : steps_) workspace_size = std::max(workspace_size, step.part->workspace_size);
   }
 
@@ -122,6 +115,34 @@ class ConvBackwardPlan final : public Plan {
     }
   }
 
+  // ---- for plan_gradients() ----
+
+  void fill(const ConvGradRequest& r, uint32_t out) {
+    steps_.push_back({plan_fill_zero({r.g.dtype, r.gradient(out), alignment(output(r.sig, out))}), -1, -1, out});
+  }
+  bool takes_all_phases(const ConvGradRequest& r) {
+    constexpr int64_t kMostPhases = 1024;  // each is a launch
+    if (num_grad_x_phases(r.g) <= kMostPhases) return false;
+    const CorrelationRequest any = r.phase(0);
+    const SumProblem problem{{r.g, r.gradient(kGradX), false, any.in_align, any.w_align, any.out_align}, device_};
+    steps_.push_back({plan_grad_x_scalar(problem), kGradY, kW, kGradX});
+    return true;
+  }
+  void add_phase(const CorrelationRequest& phase) {
+    const CorrelationProblem problem{phase, device_, search_.first == kSplit};
+    steps_.push_back({search_.plan(&Variant::correlation, problem), kGradY, kW, kGradX});
+  }
+  void add_grad_w(const SumRequest& sum) {
+    const SumProblem problem{sum, device_, search_.first == kSplit};
+    steps_.push_back({search_.plan(&Variant::grad_w, problem), kGradY, kX, kGradW});
+  }
+  void add_grad_bias(const SumRequest& sum) {
+    const SumProblem problem{sum, device_};
+    std::unique_ptr<Part> part = search_.first == kScalar ? nullptr : plan_grad_bias_direct(problem);
+    if (part == nullptr) part = plan_sum_scalar(problem);
+    steps_.push_back({std::move(part), kGradY, -1, kGradBias});
+  }
+
  private:
   struct Step {
     std::unique_ptr<Part> part;
@@ -129,40 +150,8 @@ class ConvBackwardPlan final : public Plan {
     uint32_t output;
   };
 
-  void fill(const ConvGradRequest& r, uint32_t out) {
-    const Tensor3 to = r.gradient(out);
-    if (!to.is_empty()) steps_.push_back({plan_fill_zero({r.g.dtype, to, alignment(output(r.sig, out))}), -1, -1, out});
-  }
-
-  void plan_grad_x(const ConvGradRequest& r, VariantSearch<Variant>& search) {
-    constexpr int64_t kMostPhases = 1024;  // each is a launch
-    const Tensor3 to = r.gradient(kGradX);
-    if (to.is_empty()) return;
-    const int64_t phases = num_grad_x_phases(r.g);
-    if (phases > kMostPhases) {
-      const CorrelationRequest any = r.phase(0);
-      const SumProblem problem{{r.g, to, false, any.in_align, any.w_align, any.out_align}, device_};
-      steps_.push_back({plan_grad_x_scalar(problem), kGradY, kW, kGradX});
-      return;
-    }
-    if (phases < r.g.stride) fill(r, kGradX);
-    for (int64_t i = 0; i < phases; ++i) {
-      const CorrelationProblem problem{r.phase(i), device_, search.first == kSplit};
-      if (problem.c.length > 0) steps_.push_back({search.plan(&Variant::correlation, problem), kGradY, kW, kGradX});
-    }
-  }
-  void plan_grad_w(const ConvGradRequest& r, VariantSearch<Variant>& search) {
-    const SumProblem problem{r.sum(kGradW), device_, search.first == kSplit};
-    if (!problem.to.is_empty()) steps_.push_back({search.plan(&Variant::grad_w, problem), kGradY, kX, kGradW});
-  }
-  void plan_grad_bias(const ConvGradRequest& r, const VariantSearch<Variant>& search) {
-    const SumProblem problem{r.sum(kGradBias), device_};
-    std::unique_ptr<Part> part = search.first == kScalar ? nullptr : plan_grad_bias_direct(problem);
-    if (part == nullptr) part = plan_sum_scalar(problem);
-    steps_.push_back({std::move(part), kGradY, -1, kGradBias});
-  }
-
   const Device* device_;
+  VariantSearch<Variant> search_{variants(), kWgmma, kScalar};
   std::vector<Step> steps_;
 };
 

@@ -81,17 +81,12 @@ class ConvBackwardPlan final : public DevicePlan {
   ConvBackwardPlan(Device& device, const nw_sig& sig) : DevicePlan(device), grad_x_shape_(Correlation{}) {
     const ConvGradRequest request = read_conv1d_backward(sig);
     const int forced = forced_variant(device, sig, request.g.dtype, kCoopmat);
-    VariantSearch<Variant> search{kVariants, forced >= 0 ? forced : first_choice(device, request.g), kScalar};
-    if (!request.has_terms()) {
-      for (uint32_t i = 0; i < kNumOutputs; ++i) fill(request, i);
-    } else {
-      if (request.wants(kGradX)) plan_grad_x(request, search);
-      if (request.wants(kGradW)) plan_grad_w(request, search);
-      if (request.wants(kGradBias)) plan_grad_bias(request, search);
-      // What a forced kernel is asked about is at least one of the gradients.
-      if (forced >= 0 && forced != search.used && (request.wants(kGradX) || request.wants(kGradW))) decline(sig);
-    }
-    kernel = kKernels[forced >= 0 ? forced : search.used];
+    search_.first = forced >= 0 ? forced : first_choice(device, request.g);
+    plan_gradients(request, *this);
+    // What a forced kernel is asked about is at least one of the gradients.
+    if (forced >= 0 && forced != search_.used && request.has_terms() && (request.wants(kGradX) || request.wants(kGradW)))
+      decline(sig);
+    kernel = kKernels[forced >= 0 ? forced : search_.used];
     for (const auto& part : grad_x_) workspace_size = std::max(workspace_size, part->workspace_size);
     for (const Sum& sum : sums_) workspace_size = std::max(workspace_size, sum.part->workspace_size);
   }
@@ -113,6 +108,30 @@ class ConvBackwardPlan final : public DevicePlan {
                        workspace(call), true);
   }
 
+  // ---- for plan_gradients() ----
+
+  void fill(const ConvGradRequest& r, uint32_t out) {
+    fill_[out].to = r.gradient(out);
+    fill_[out].load(device, size_of(r.g.dtype), !is_aligned(output(r.sig, out)));
+  }
+  static bool takes_all_phases(const ConvGradRequest&) { return false; }
+  void add_phase(const CorrelationRequest& phase) {
+    CorrelationShape shape(phase.c);  // a stride that a phase never takes is 0 there
+    if (shape.w_tap == 0) shape.w_tap = grad_x_shape_.w_tap;
+    if (shape.out_position == 0) shape.out_position = grad_x_shape_.out_position;
+    grad_x_shape_ = shape;
+    grad_x_.push_back(search_.plan(&Variant::correlation, CorrelationProblem{phase, device}));
+  }
+  void add_grad_w(const SumRequest& sum) {
+    sums_.push_back({SumShape(sum), search_.plan(&Variant::grad_w, SumProblem{sum, device}), kGradW});
+  }
+  void add_grad_bias(const SumRequest& sum) {
+    const SumProblem problem{sum, device};
+    std::unique_ptr<Part> part = search_.first == kScalar ? nullptr : plan_sums_direct(problem);
+    if (part == nullptr) part = plan_sums_scalar(problem);
+    sums_.push_back({SumShape(sum), std::move(part), kGradBias});
+  }
+
  private:
   struct Sum {
     SumShape shape;
@@ -120,40 +139,7 @@ class ConvBackwardPlan final : public DevicePlan {
     uint32_t output;
   };
 
-  // ---- planning ----
-
-  void fill(const ConvGradRequest& r, uint32_t out) {
-    const Tensor3 to = r.gradient(out);
-    if (to.is_empty()) return;
-    fill_[out].to = to;
-    fill_[out].load(device, size_of(r.g.dtype), !is_aligned(output(r.sig, out)));
-  }
-
-  void plan_grad_x(const ConvGradRequest& r, VariantSearch<Variant>& search) {
-    if (r.gradient(kGradX).is_empty()) return;
-    const int64_t phases = num_grad_x_phases(r.g);
-    if (phases < r.g.stride) fill(r, kGradX);
-    for (int64_t i = 0; i < phases; ++i) {
-      const CorrelationProblem problem{r.phase(i), device};
-      if (problem.c.length <= 0) continue;
-      CorrelationShape shape(problem.c);  // a stride that a phase never takes is 0 there
-      if (shape.w_tap == 0) shape.w_tap = grad_x_shape_.w_tap;
-      if (shape.out_position == 0) shape.out_position = grad_x_shape_.out_position;
-      grad_x_shape_ = shape;
-      grad_x_.push_back(search.plan(&Variant::correlation, problem));
-    }
-  }
-  void plan_grad_w(const ConvGradRequest& r, VariantSearch<Variant>& search) {
-    const SumProblem problem{r.sum(kGradW), device};
-    if (!problem.to.is_empty()) sums_.push_back({SumShape(problem), search.plan(&Variant::grad_w, problem), kGradW});
-  }
-  void plan_grad_bias(const ConvGradRequest& r, const VariantSearch<Variant>& search) {
-    const SumProblem problem{r.sum(kGradBias), device};
-    std::unique_ptr<Part> part = search.first == kScalar ? nullptr : plan_sums_direct(problem);
-    if (part == nullptr) part = plan_sums_scalar(problem);
-    sums_.push_back({SumShape(problem), std::move(part), kGradBias});
-  }
-
+  VariantSearch<Variant> search_{kVariants, kCoopmat, kScalar};
   Fill fill_[kNumOutputs];  // zeros that come first
   CorrelationShape grad_x_shape_;
   std::vector<std::unique_ptr<Part>> grad_x_;
