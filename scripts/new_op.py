@@ -69,7 +69,7 @@ BEHIND = {
         "| [`OPNAME`](#OPNAME) | none | |  // without params\n| [`OPNAME`](#OPNAME) | `nw_FORWARD_params` | |  // with params\n",
     ),
     "docs/support.md": (r"^\| `.*\n", f"| `OPNAME` | {' | '.join(DTYPES)} |\n".replace("|  |", "| |").replace("|  |", "| |")),
-    "CHANGELOG.md": (r"\A.*?^### Added\n\n(?:- .*\n)*", "- The op `OPNAME`: `y = x`.\n"),
+    "CHANGELOG.md": (r"\A.*?^### Added\n\n(?:#### [^\n]*\n\n)?(?:- [^\n]*\n)*", "- The op `OPNAME`: `y = x`.\n"),
     "tests/conformance/mutants/faults.txt": (
         r"(?s)\A.*\Z",
         "\n# ---- OPNAME ----\nnaive  | OPNAME.first_unwritten | OPNAME: every layout of x and of y\n",

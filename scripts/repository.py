@@ -12,6 +12,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 
 import duplicates
 
@@ -21,7 +22,10 @@ COMMITS = {"0.1.0": "1528e62", "before": "c632020", "now": "HEAD"}
 GUIDES = re.compile(
     r"docs/((start|guides)/.*|python|gpu|cuda|vulkan|models|examples|conformance|faq)\.md|docs/(start|guides)/.*\.md"
 )
-FOLDERS = ("backends/cpu/ops", "backends/cuda/ops", "backends/vulkan/shaders", "tests/conformance", "tests/python")
+FOLDERS = (
+    *("core/program", "backends/common", "backends/cpu/ops", "backends/cuda/ops", "backends/vulkan/shaders"),
+    *("tests/conformance", "tests/program", "tests/python"),
+)
 LINES_ALIKE = 8
 
 
@@ -74,40 +78,50 @@ def longest_entry(changelog):
     return max((len(entry.split()) for entry in re.split(r"\n(?=- )|\n\n", changelog) if entry.startswith("- ")), default=0)
 
 
-# An op, a function and a backend that are there: files that name them, outside of those that are theirs alone.
-EXAMPLES = {
-    "an op": ("lltm", re.compile(r"(^|/)\w*lltm[\w-]*(\.\w+|/)")),
-    "a function": ("softplus", re.compile(r"(?!)")),
-    "a backend": ("vulkan", re.compile(r"(^|/)\w*vulkan[\w-]*(\.\w+|/)")),
+# What is added: the section of CONTRIBUTING, and the script that makes its files.
+ADDED = {
+    "an op": ("Add an op", ["scripts/new_op.py", "scale", "--params", "factor:float64"]),
+    "an element-wise function": ("Add an element-wise function", []),
+    "a backend": ("Add a backend", ["scripts/new_backend.py", "sycl"]),
 }
-SECTIONS = {"an op": "Add an op", "a function": "Add an element-wise function", "a backend": "Add a backend"}
 
 
-def named_places(contributing, heading):
-    """The files that the section names: in code, with a folder or an ending. A row, or a step, may name several."""
-    section = re.sub(r"(?s)^```.*?^```", "", contributing.partition(f"## {heading}\n")[2].partition("\n## ")[0], flags=re.M)
-    names = re.findall(r"`((?:[\w.<>{},*…-]+/)+[\w.<>{},*-]*|[\w{},-]+\.(?:cpp|cu|h|md|json|cmake|py|pyi|txt|inc))`", section)
-    return len(set(names))
+def steps(contributing, heading):
+    """The numbered rows and items of the section."""
+    section = contributing.partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return len(re.findall(r"^(?:\| )?\d+(?: \||\.) ", section, flags=re.M))
+
+
+def files_made(tree, command):
+    """How many files the script makes or changes in a copy of that commit. None: it has no such script."""
+    if not command or command[0] not in tree.names:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        archive = subprocess.run(["git", "-C", ROOT, "archive", tree.commit], check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=archive, check=True)
+        before = contents(folder)
+        subprocess.run([sys.executable, *command], cwd=folder, check=True, capture_output=True)
+        after = contents(folder)
+    return sum(before.get(name) != data for name, data in after.items())
+
+
+def contents(folder):
+    files = (f for f in pathlib.Path(folder).rglob("*") if f.is_file() and f.suffix != ".pyc")
+    return {f.relative_to(folder): f.read_bytes() for f in files}
 
 
 def of_places(tree):
     contributing, counts = tree.read("CONTRIBUTING.md"), {}
-    for what, (word, own) in EXAMPLES.items():
-        named = named_places(contributing, SECTIONS[what])
-        shared = [name for name in files_with(tree, word) if not own.search(name)]
-        counts[f"places to add {what}: named in CONTRIBUTING; files that name {word}"] = f"{named or 'none'}; {len(shared)}"
+    for what, (heading, command) in ADDED.items():
+        counts[f"steps to add {what}"] = steps(contributing, heading) or "none"
+        if command:
+            counts[f"files that {command[0]} makes or changes"] = files_made(tree, command) or "none"
     return counts
 
 
 def of_commits(commit):
     subjects = git("log", "-100", "--format=%s", commit).splitlines()
     return {"commits: subjects of more than 72 characters, of 100": sum(len(s) > 72 for s in subjects)}
-
-
-def files_with(tree, word):
-    """Those that name it and are written by hand; not history, which is frozen."""
-    texts = tree.matching(re.compile(r"(?!CHANGELOG|tests/abi/releases/|docs/internals/).*\.\w+"))
-    return [n for n, text in texts.items() if word in text.lower() and "made by scripts/functions.py" not in text.lower()]
 
 
 def measure(commit):

