@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "core/byte_range.h"
+
 namespace narrows::template_backend {
 
 using common::refuse;
@@ -99,17 +101,10 @@ unsigned char* Device::host_address(const DLTensor* t, int32_t argument) {
   if (t->device.device_type != type_)
     refuse(NW_INVALID, argument, "%s: device type %d; expected %d", name_, static_cast<int>(t->device.device_type),
            static_cast<int>(type_));
-  int64_t low = 0, high = 0, contiguous = 1;
-  for (int32_t d = t->ndim; d-- > 0;) {
-    if (t->shape[d] == 0) return nullptr;
-    const int64_t reach = (t->shape[d] - 1) * (t->strides == nullptr ? contiguous : t->strides[d]);
-    (reach < 0 ? low : high) += reach;
-    contiguous *= t->shape[d];
-  }
-  const int64_t item = t->dtype.bits / 8;
-  const uintptr_t first = number(t->data) + t->byte_offset;
-  host_address(first + static_cast<uint64_t>(low * item), static_cast<uint64_t>((high - low + 1) * item), argument);
-  return on_host(first);
+  const ByteRange range = byte_range(*t);
+  if (range.is_empty()) return nullptr;
+  host_address(range.begin, range.end - range.begin, argument);
+  return on_host(number(t->data) + t->byte_offset);
 }
 
 // ---- streams ----
