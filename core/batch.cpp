@@ -63,8 +63,8 @@ Way read_way(const nw_op& op, std::string text) {
   Way way{parts_of(text, ','), once.empty() ? Names{} : parts_of(once, ','), ""};
   for (const std::string& name : way.once)
     if (!is_tensor(op, name))
-      fail(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' counts once; expected the name of a tensor", op.name, op.batch,
-           name.c_str());
+      fail(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' stands behind 'once'; expected the name of a tensor", op.name,
+           op.batch, name.c_str());
   if (condition.empty()) return way;
   const Names sides = parts_of(condition, '=');
   if (sides.size() != 2 || sides[1] != "1" || !is_integer_field(op, sides[0]))
@@ -81,7 +81,9 @@ void check_way(const nw_op& op, const ShapeRule& rule, const Names& way) {
       int axes = 0;
       for (const std::string& name : dims)
         if (has(way, name) && !is_integer_field(op, name)) sizes.push_back(name), ++axes;
-      if (axes > 1) fail(NW_INVALID, -1, "op '%s' declares batch '%s': a tensor has two axes of one way", op.name, op.batch);
+      if (axes > 1)
+        fail(NW_INVALID, -1, "op '%s' declares batch '%s': one tensor has two axes in one way; expected one axis at most", op.name,
+             op.batch);
     }
   for (const std::string& name : way)
     if (name.empty() || (!has(sizes, name) && !is_integer_field(op, name)))

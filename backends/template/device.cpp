@@ -45,7 +45,7 @@ void* Device::alloc(uint64_t size, void* stream) {
   constexpr uint64_t kAlign = NW_WORKSPACE_ALIGN;
   void* const memory = size > PTRDIFF_MAX - kAlign ? nullptr : std::aligned_alloc(kAlign, (size + kAlign - 1) / kAlign * kAlign);
   if (memory == nullptr)
-    refuse(NW_OUT_OF_MEMORY, -1, "%s: %llu bytes are not to be had", name_, static_cast<unsigned long long>(size));
+    refuse(NW_OUT_OF_MEMORY, -1, "%s: cannot allocate %llu bytes", name_, static_cast<unsigned long long>(size));
   memory_[number(memory) + kFar] = size;
   return reinterpret_cast<void*>(number(memory) + kFar);
 }
@@ -54,7 +54,8 @@ void Device::free(void* data, void* stream) {
   const std::lock_guard hold(mutex_);
   Stream& on = stream_of(stream);
   if (data == nullptr) return;
-  if (memory_.count(number(data)) == 0) refuse(NW_INVALID, -1, "%s: %p was not allocated, or is free", name_, data);
+  if (memory_.count(number(data)) == 0)
+    refuse(NW_INVALID, -1, "%s: free: %p; expected an address that was allocated and not freed yet", name_, data);
   on.work.emplace_back([this, data] {
     memory_.erase(number(data));
     std::free(on_host(number(data)));

@@ -281,7 +281,8 @@ static int32_t make_plan(const struct program* p, struct state* s, const struct 
   bind(s, p);
   if (s->status != NW_OK) return s->status;
   const u64 threads = instance->host->num_threads, own = aligned(s->private_bytes);
-  if (own > (1ULL << 62) / threads) return fail(s->error, NW_OUT_OF_MEMORY, -1, "%s: more bytes than there are", s->sig->op);
+  if (own > (1ULL << 62) / threads)
+    return fail(s->error, NW_OUT_OF_MEMORY, -1, "%s: needs more bytes than the address space has", s->sig->op);
   if (info != NULL) {
     const nw_plan_info found = {info->struct_size, NW_PLAN_CAPTURABLE, aligned(s->shared_bytes) + threads * own, NULL, NULL};
     const size_t known = offsetof(nw_plan_info, backend); /* which the host fills in */
@@ -477,7 +478,7 @@ static int32_t alloc_memory(void* self, int32_t id, uint64_t size, void* stream,
   *data = NULL;
   if (size == 0) return NW_OK;
   *data = size > 1ULL << 62 ? NULL : aligned_alloc(NW_WORKSPACE_ALIGN, aligned(size));
-  return *data != NULL ? NW_OK : fail(error, NW_OUT_OF_MEMORY, -1, "%llu bytes of host memory are not to be had", (u64)size);
+  return *data != NULL ? NW_OK : fail(error, NW_OUT_OF_MEMORY, -1, "cannot allocate %llu bytes of host memory", (u64)size);
 }
 static int32_t free_memory(void* self, int32_t id, void* data, void* stream, nw_error* error) {
   (void)self;

@@ -85,7 +85,7 @@ class ConvPlan final : public Plan {
       direct_ = direct_layout(instance, dtype_, 1, c);
       workspace_size = direct_.workspace_size;
     } else if (choice_ == kDots) {
-      if (!c.has_whole_filters()) refuse(NW_UNSUPPORTED, kW, "conv1d: kernel dots wants the taps of each filter of w side by side");
+      if (!c.has_whole_filters()) refuse(NW_UNSUPPORTED, kW, "conv1d: kernel 'dots' needs contiguous taps in w");
       dots_ = dots_layout(instance, dtype_, c);
       workspace_size = dots_.workspace_size;
     } else if (choice_ == kGemm) {

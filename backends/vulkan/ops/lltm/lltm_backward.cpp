@@ -72,10 +72,10 @@ class LltmBackwardPlan final : public DevicePlan {
              "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements, of extents below 2^28");
     const bool has_unit = fits && has_matrix_unit(device, kCoopmatProduct, sizes_.dtype) && num_eights() <= kMostEights;
     if (forced == kCoopmat && !has_unit)
-      refuse(NW_UNSUPPORTED, -1,
-             "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 and bf16, up to 2^33 gates (batch and gates rounded "
-             "up to 64 each), where device and build have "
-             "cooperative matrices of the dtype");
+      refuse(
+          NW_UNSUPPORTED, -1,
+          "lltm_backward: kernel 'coopmat' needs f16 or bf16 tensors that 'tiled' takes too, of up to 2^33 gates (batch and gates "
+          "rounded up to 64 each). The device and this build must have cooperative matrices of that dtype");
     const Variant variant = forced >= 0                      ? static_cast<Variant>(forced)
                             : has_unit && prefers_matrices() ? kCoopmat
                             : fits                           ? kTiled
