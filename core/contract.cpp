@@ -229,7 +229,7 @@ void check_outputs(const Contract& contract, const nw_sig& sig, const std::vecto
   for (uint32_t i = 0; i < op.num_outputs; ++i) {
     const std::string name = output_name(op, i);
     const int32_t argument = output_argument(i);
-    const nw_tensor_sig* t = output(sig, i);
+    const nw_tensor_sig* t = find_output(sig, i);
     if (t == nullptr) {
       if (i + op.num_aux >= op.num_outputs || is_optional(op.outputs, i)) continue;
       if (specs[i].ndim < 0)

@@ -79,7 +79,7 @@ LltmChoice lltm_library(const LltmRequest& request) {
                              {3 * z.state, false},
                              false};
     auto gemm = plan_gemm(request.device.id, shape, &choice.reason);
-    if (gemm != nullptr) choice.reason = rehearse(*gemm, shape);
+    if (gemm != nullptr) choice.reason = warm_up(*gemm, shape);
     return gemm;
   };
   gemms->states = plan(lltm_forward::kOldH, z.state);

@@ -96,7 +96,7 @@ class Products final : public LltmLibraryProducts {
       : z_(sizes), gates_(3 * sizes.state), in_sums_(library_sums_size(sizes) > 0) {
     const auto plan = [&](const GemmShape& shape) {
       auto gemm = plan_gemm(device.id, shape, reason);
-      if (gemm != nullptr) *reason = rehearse(*gemm, shape);
+      if (gemm != nullptr) *reason = warm_up(*gemm, shape);
       return gemm;
     };
     first_ = wanted.d_old_h ? 0 : z_.state;
