@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise.cpp -- the functions and dtypes of elementwise by number. Step 5 of a tensor's path.
+// elementwise.cpp -- the functions and dtypes of elementwise by number.
 #include "elementwise.h"
 
 #include <cmath>

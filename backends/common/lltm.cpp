@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm.cpp -- see lltm.h. Step 5 of a tensor's path.
+// lltm.cpp -- reads the signature of lltm and sizes its products.
 #include "lltm.h"
 
 #include "integers.h"

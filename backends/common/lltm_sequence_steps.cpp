@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence_steps.cpp -- see lltm_sequence_steps.h. Step 5 of a tensor's path.
+// lltm_sequence_steps.cpp -- plans one lltm call for each step.
 #include "lltm_sequence_steps.h"
 
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.h -- the plans of our backends, and the declarations of built-in ops. Steps 4 and 5 of a tensor's path. It knows no
-// device. What plugins of others share with ours is in narrows/plugin_base.hpp.
+// plugin.h -- the plans of our backends, and the declarations of built-in ops. It knows no device. What plugins of others share
+// with ours is in narrows/plugin_base.hpp.
 #pragma once
 
 #include <narrows/abi.h>

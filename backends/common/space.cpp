@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// space.cpp -- one iteration space over tensors of any strides. Step 5 of a tensor's path.
+// space.cpp -- one iteration space over tensors of any strides.
 #include "space.h"
 
 #include <algorithm>

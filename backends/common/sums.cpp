@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sums.cpp -- see sums.h. Step 5 of a tensor's path.
+// sums.cpp -- cuts a sum into lanes, rows and slices.
 #include "sums.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // plugin.cpp -- the table behind the one exported symbol: the instance, memory, streams, and the way to the ops.
-// Step 4 of a tensor's path. No exception leaves this file, and nothing is done before create().
+// No exception leaves this file, and nothing is done before create().
 #include <narrows/plugin.h>
 #include <narrows/program.h>
 #include <strings.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the ops. Step 4 of a
-// tensor's path. No exception leaves this file, and no driver is opened before create().
+// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the ops. No exception leaves
+// this file, and no driver is opened before create().
 #include <narrows/plugin.h>
 #include <narrows/program.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// extension.cpp -- "vulkan/1": see abi/include/narrows/vulkan.h. Step 4 of a tensor's path.
+// extension.cpp -- the functions of narrows/vulkan.h.
 #include "backend.h"
 
 namespace narrows::vulkan {

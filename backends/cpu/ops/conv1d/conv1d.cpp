@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.cpp -- plans and launches conv1d. Step 5 of a tensor's path. The kernels are in conv1d_direct.cpp, conv1d_dots.cpp,
-// gemm.cpp and conv1d_scalar.cpp.
+// conv1d.cpp -- plans and launches conv1d. The kernels are in conv1d_direct.cpp, conv1d_dots.cpp, gemm.cpp and conv1d_scalar.cpp.
 #include "conv1d.h"
 
 namespace narrows::cpu {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_backward.cpp -- the gradient of each operand of elementwise: grad_out times a derivative, summed over the axes along
 // which the operand was broadcast. Sums are in f64 whatever the dtype (compensated if that is f64), and their order is a matter of
-// shapes alone. Step 5 of a tensor's path.
+// shapes alone.
 #include <hwy/cache_control.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise.cpp -- out = function(a, b, c), broadcast: which table's kernel, what stands in its slots. Step 5 of a tensor's path.
+// elementwise.cpp -- out = function(a, b, c), broadcast: which table's kernel, what stands in its slots.
 #include "elementwise_map.h"
 
 namespace narrows::gpu {

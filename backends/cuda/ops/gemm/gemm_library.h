@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_library.h -- products of matrices by the vendor's own library, where the machine has it. Step 5 of a tensor's path. Nothing
-// needs it: every op has kernels of its own. It is cuBLASLt for cuda and hipBLASLt for hip (platform/blaslt.h).
+// gemm_library.h -- products of matrices by the vendor's own library, where the machine has it. Nothing needs it: every op has
+// kernels of its own. It is cuBLASLt for cuda and hipBLASLt for hip (platform/blaslt.h).
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_warm_up.cpp -- a product that is captured and never run. Step 5 of a tensor's path.
+// gemm_warm_up.cpp -- a product that is captured and never run.
 #include <optional>
 
 #include "backend.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_library.cu -- lltm in f16 and bf16 with the vendor's library: two products into the workspace, of old_h and of input, then a
-// kernel of cells. Step 5 of a tensor's path.
+// kernel of cells.
 #include "lltm_library.h"
 
 #include "lltm_cell.h"

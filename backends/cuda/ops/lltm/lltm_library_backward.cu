@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_library_backward.cu -- what surrounds the library's products in lltm_backward: the split of the gates' gradients, the
-// operands below each other, the sums. Step 5 of a tensor's path. lltm_library.h has the whole.
+// operands below each other, the sums. lltm_library.h has the whole.
 #include <type_traits>
 
 #include "lltm_cell.h"

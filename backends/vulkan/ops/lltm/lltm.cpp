@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm.cpp -- plans and records lltm. Step 5 of a tensor's path. Every variant is one kernel.
+// lltm.cpp -- plans and records lltm. Every variant is one kernel.
 #include "lltm.h"
 
 namespace narrows::vulkan {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_backward.cpp -- plans and records lltm_backward. Step 5 of a tensor's path. First the gradient of the gates, into the
-// workspace, for a matrix unit in two parts of 16 bits too; then the products that spread it over inputs, weights and bias, side by
-// side; then, where a long reduction was cut into slices, their sums.
+// lltm_backward.cpp -- plans and records lltm_backward. First the gradient of the gates, into the workspace, for a matrix unit in
+// two parts of 16 bits too; then the products that spread it over inputs, weights and bias, side by side; then, where a long
+// reduction was cut into slices, their sums.
 #include "lltm.h"
 
 namespace narrows::vulkan {
