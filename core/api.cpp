@@ -35,7 +35,7 @@ int32_t guarded(nw_error* error, Work&& work) noexcept {
 
 template <class T>
 T& needed(T* pointer, const char* name) {
-  if (pointer == nullptr) fail(NW_INVALID, -1, "%s is NULL; expected one that is there", name);
+  if (pointer == nullptr) fail(NW_INVALID, -1, "%s is NULL; expected a non-NULL pointer", name);
   return *pointer;
 }
 

@@ -168,7 +168,7 @@ void Backend::open(const nw_host& host) {
   check_process();
   std::unique_lock lock(mutex_);
   if (state_ == State::opening && opener_ == std::this_thread::get_id())
-    fail(NW_FAILED, -1, "%s asks for itself while it is opened", name_.c_str());
+    fail(NW_FAILED, -1, "%s: create() made a call that needs this plugin; expected create() to return first", name_.c_str());
   opened_.wait(lock, [&] { return state_ != State::opening; });
   if (state_ == State::open) return;
   if (state_ == State::failed) throw failure_;
@@ -313,15 +313,16 @@ void Backend::stream_wait(int32_t device_id, void* waiter, void* signaler) {
 }
 
 std::vector<nw_spec> Backend::infer(const nw_sig& inputs, uint32_t num_outputs) {
-  if (table_.infer == nullptr) fail(NW_UNSUPPORTED, -1, "%s: it infers nothing", name_.c_str());
+  if (table_.infer == nullptr) fail(NW_UNSUPPORTED, -1, "%s: the plugin has no infer()", name_.c_str());
   std::vector<nw_spec> specs(num_outputs);
   slot("infer", [&](nw_error* error) { return table_.infer(self_, &inputs, specs.data(), num_outputs, error); });
   for (const nw_spec& spec : specs) {
     const bool sane = spec.ndim >= -1 && spec.ndim <= NW_MAX_NDIM &&
                       std::all_of(spec.shape, spec.shape + std::max(spec.ndim, 0), [](int64_t extent) { return extent >= 0; });
     if (!sane)
-      fail(NW_FAILED, -1, "%s: infer of '%s' gave an output with ndim %d or a negative extent", name_.c_str(), inputs.op,
-           spec.ndim);
+      fail(NW_FAILED, -1,
+           "%s: infer() of '%s' gave an output with ndim %d or a negative extent; expected ndim -1 to %d, extents of 0 or more",
+           name_.c_str(), inputs.op, spec.ndim, NW_MAX_NDIM);
   }
   return specs;
 }

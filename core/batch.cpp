@@ -62,8 +62,8 @@ Names read_way(const nw_op& op, std::string text) {
   const std::string condition = cut(text, "where"), once = cut(text, "once");
   for (const std::string& name : once.empty() ? Names{} : parts_of(once, ','))
     if (!is_tensor(op, name))
-      fail(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' counts once; expected the name of a tensor", op.name, op.batch,
-           name.c_str());
+      fail(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' stands behind 'once'; expected the name of a tensor", op.name,
+           op.batch, name.c_str());
   if (condition.empty()) return parts_of(text, ',');
   const size_t equals = condition.find('=');
   std::string field = condition.substr(0, equals);
@@ -82,7 +82,9 @@ void check_way(const nw_op& op, const ShapeRule& rule, const Names& way) {
       int axes = 0;
       for (const std::string& name : dims)
         if (has(way, name) && !is_integer_field(op, name)) sizes.push_back(name), ++axes;
-      if (axes > 1) fail(NW_INVALID, -1, "op '%s' declares batch '%s': a tensor has two axes of one way", op.name, op.batch);
+      if (axes > 1)
+        fail(NW_INVALID, -1, "op '%s' declares batch '%s': one tensor has two axes in one way; expected one axis at most", op.name,
+             op.batch);
     }
   for (const std::string& name : way)
     if (name.empty() || (!has(sizes, name) && !is_integer_field(op, name)))

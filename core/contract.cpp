@@ -229,19 +229,19 @@ void check_outputs(const Contract& contract, const nw_sig& sig, const std::vecto
   for (uint32_t i = 0; i < op.num_outputs; ++i) {
     const std::string name = output_name(op, i);
     const int32_t argument = output_argument(i);
-    const nw_tensor_sig* t = output(sig, i);
+    const nw_tensor_sig* t = find_output(sig, i);
     if (t == nullptr) {
       if (i + op.num_aux >= op.num_outputs || is_optional(op.outputs, i)) continue;
       if (specs[i].ndim < 0)
         fail(NW_INVALID, argument,
-             "%s: %s has no shape, because the input that it belongs to is absent; expected that input, as %s is declared without"
-             " '?'",
+             "%s: %s has no shape, because the input that gives it is absent; expected that input: %s is declared without '?'",
              op.name, name.c_str(), name.c_str());
       fail(NW_INVALID, argument, "%s: %s is NULL; expected a tensor", op.name, name.c_str());
     }
     const nw_spec& spec = specs[i];
     if (spec.ndim < 0)
-      fail(NW_INVALID, argument, "%s: %s is wanted, but the input that it belongs to is absent", op.name, name.c_str());
+      fail(NW_INVALID, argument, "%s: %s has no shape, because the input that gives it is absent; expected %s = NULL", op.name,
+           name.c_str(), name.c_str());
     if (!same(t->dtype, spec.dtype))
       fail(NW_INVALID, argument, "%s: %s has dtype %s; expected %s", op.name, name.c_str(), show_dtype(t->dtype).c_str(),
            show_dtype(spec.dtype).c_str());

@@ -56,7 +56,7 @@ inline int32_t output_argument(uint32_t i) { return kOutputArgument + static_cas
 // What every built-in op declares; the lists of names end with NULL.
 nw_op declare(const char* name, uint32_t min_inputs, const char* const* inputs, const char* const* outputs, const char* shape_rule);
 inline bool has_input(const nw_sig& sig, uint32_t i) { return i < sig.num_inputs && sig.tensors[i].ndim >= 0; }
-inline const nw_tensor_sig* output(const nw_sig& sig, uint32_t i) {
+inline const nw_tensor_sig* find_output(const nw_sig& sig, uint32_t i) {
   return i < sig.num_outputs && sig.tensors[sig.num_inputs + i].ndim >= 0 ? &sig.tensors[sig.num_inputs + i] : nullptr;
 }
 template <class Params>

@@ -262,8 +262,7 @@ void ask(nw_runtime& runtime, Backend& backend, const nw_sig& sig, void** handle
     backend.plan(sig, handle, info);
   if ((info->traits & NW_PLAN_NONDETERMINISTIC) != 0 && (sig.flags & NW_DETERMINISTIC) != 0) {
     if (handle != nullptr) backend.plan_free(*handle);
-    fail(NW_UNSUPPORTED, -1, "%s: its plan may give other bits when run again, and NW_DETERMINISTIC is set",
-         backend.name().c_str());
+    fail(NW_UNSUPPORTED, -1, "%s: its kernel is not deterministic, and NW_DETERMINISTIC is set", backend.name().c_str());
   }
   info->backend = backend.name().c_str();
 }

@@ -20,7 +20,8 @@ const nw_op& nw_runtime::load_program(const std::string& text, const char* backw
   const std::string name = made->name(), canonical = made->text();
   // One that is there stays: what was given out lives as long as the runtime.
   const ProgramOp& known = *programs_.try_emplace(name, std::move(made)).first->second;
-  if (known.text() != canonical) fail(NW_INVALID, -1, "another program is named '%s': their digests are one", name.c_str());
+  if (known.text() != canonical)
+    fail(NW_INVALID, -1, "the digest of this program gives it the name '%s', which another program has", name.c_str());
   return known.contract().op;
 }
 

@@ -42,7 +42,8 @@ uint64_t without_trailing_zeros(const void* data, uint64_t size) {
   return size;
 }
 
-// The bytes that strides reach below the first one, as a number of 0 or less, and from it on.
+// The bytes that strides reach below the first one, as a number of 0 or less, and from it on. It walks as byte_range() does, which
+// takes tensors that were checked: this is the check, so every product and sum is tested for overflow.
 bool reach_overflows(const int64_t* shape, const int64_t* strides, int32_t ndim, int64_t item, int64_t* below, int64_t* above) {
   int64_t low = 0, high = 0;
   bool overflow = false;

@@ -15,6 +15,7 @@ import derivatives
 
 ROOT = pathlib.Path(__file__).parent.parent
 TABLE = "core/ops/elementwise_functions.toml"
+LICENSE = "SPDX-License-Identifier: Apache-2.0"
 MADE = f"Made by scripts/functions.py from {TABLE}"
 
 
@@ -43,7 +44,11 @@ def read_table():
 
 def c_rows(rows):
     """The X macros that core and backends/common read."""
-    lines = [f"// {MADE}.", "// NARROWS_FUNCTION(number, name, operands, dtypes, result, has a gradient, is costly)"]
+    lines = [
+        f"// {LICENSE}",
+        f"// {MADE}.",
+        "// NARROWS_FUNCTION(number, name, operands, dtypes, result, has a gradient, is costly)",
+    ]
     for name, row in rows.items():
         flags = [str(flag).lower() for flag in ("gradients" in row, row.get("costly", False))]
         cells = [f"NW_EW_{name.upper()}", name, str(row["operands"]), row["dtypes"], row.get("result", "operands"), *flags]
@@ -54,6 +59,7 @@ def c_rows(rows):
 def python_rows(rows):
     """The table of the Python package."""
     lines = [
+        f"# {LICENSE}",
         f'"""{MADE}."""',
         "",
         "# name -> (the op's name of the function, operands, dtypes, what it gives, arguments, what they print)",
@@ -73,7 +79,7 @@ def python_rows(rows):
 def second_derivatives(rows):
     """Those that are derived from the first."""
     lines = [
-        "# SPDX-License-Identifier: Apache-2.0",
+        f"# {LICENSE}",
         f'"""{MADE}: second derivatives."""',
         "",
         "from narrows import _functions",
@@ -95,13 +101,13 @@ def second_derivatives(rows):
 
 def program_rules(rows):
     """The gradients of tensor programs."""
-    lines = [f"// {MADE}: a line of the table in derivative.cpp for each function that has `derivatives`."]
+    lines = [f"// {LICENSE}", f"// {MADE}: a line of the table in derivative.cpp", "// for each function that has `derivatives`."]
     return "\n".join([*lines, *(derivatives.cpp_rule(n, row) for n, row in rows.items() if "derivatives" in row)]) + "\n"
 
 
 def test_cases(rows):
     """What tests try a function on, and how exact it has to be."""
-    lines = [f"// {MADE}."]
+    lines = [f"// {LICENSE}", f"// {MADE}."]
     lines.append(
         "// NARROWS_CASE(name, range of a in f32: 2, in f64: 2, range of the others: 2, error, more in epsilons, in subnormals)"
     )

@@ -55,7 +55,7 @@ FIELD(nw_OPNAME_params, FIELDNAME, OFFSET, CTYPE)  // each field
 BEFORE = {
     "tools/probe.cpp": (
         "};  // kQuestions",
-        '    {"OPNAME", [](const Questioner& q, DLDataType type) { return q.ask("OPNAME", {Imagined{type, kShape}}, {}); }},\n',
+        '    {"OPNAME", [](const SupportQuery& q, DLDataType type) { return q.ask("OPNAME", {Imagined{type, kShape}}, {}); }},\n',
     ),
     "benchmarks/cpu_cases.py": ("}  # LATER", '    "OPNAME": ("narrows.ops.OPNAME(a)", "a.clone()", "a"),\n'),
 }

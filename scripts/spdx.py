@@ -13,9 +13,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LINE = "SPDX-License-Identifier: Apache-2.0"
-SOURCES = re.compile(r"\.(c|h|cpp|hpp|cu|comp|glsl|py|pyi|sh|cmake|toml|ya?ml)$|(^|/)(CMakeLists\.txt|run)$")
-# Headers of a release are kept as they were published; scripts/functions.py writes the table.
-EXCEPT = re.compile(r"^tests/abi/releases/0|/_function_table\.py$")
+SOURCES = re.compile(r"\.(c|h|cpp|hpp|cu|inc|comp|glsl|py|pyi|sh|cmake|toml|ya?ml)$|(^|/)(CMakeLists\.txt|run)$")
+# Headers of a release are kept as they were published.
+EXCEPT = re.compile(r"^tests/abi/releases/0")
 
 
 def sources():

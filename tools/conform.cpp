@@ -157,8 +157,8 @@ class Queue {
 class Runner {
  public:
   Runner(const ConformOptions& options, std::string environment, std::vector<Exclusion>& exclusions,
-         std::function<void(const Run&)> told, Queue& queue)
-      : options_(options), exclusions_(exclusions), told_(std::move(told)), queue_(queue) {
+         std::function<void(const Run&)> on_measured, Queue& queue)
+      : options_(options), exclusions_(exclusions), on_measured_(std::move(on_measured)), queue_(queue) {
     run_.environment = std::move(environment);
   }
 
@@ -209,14 +209,14 @@ class Runner {
                       run_.tests.back().status == "failed";
     if (expected || told) return;
     const std::string name = !current_.empty() ? current_ : last_.empty() ? "start of the suite" : "after '" + last_ + "'";
-    fail(name, "the process " + end.how + (end.printed.empty() ? "" : "\n" + end.printed));
+    add_failure(name, "the process " + end.how + (end.printed.empty() ? "" : "\n" + end.printed));
   }
 
   void give_up(const std::string& why) {
-    for (const std::string& name : std::vector<std::string>(left_)) fail(name, why);
+    for (const std::string& name : std::vector<std::string>(left_)) add_failure(name, why);
   }
 
-  void fail(const std::string& name, const std::string& why) {
+  void add_failure(const std::string& name, const std::string& why) {
     TestResult failed;
     failed.name = name;
     failed.status = "failed";
@@ -233,13 +233,13 @@ class Runner {
         if (event.at("exclusions").at(i).at("applies")) exclusions_[i].applied = true, run_.excluded.insert(exclusions_[i].variant);
       started_up_ = true;
     } else if (kind == "start") {
-      if (!current_.empty()) fail(current_, "it did not report its end");
+      if (!current_.empty()) add_failure(current_, "it did not report its end");
       current_ = event.at("test"), started_ = now();
       queue_.started(current_);
     } else if (kind == "bench") {
       run_.measured.push_back({event.at("case"), event.at("kernel"), event.at("seconds"), event.at("spread"), event.at("bytes"),
                                event.at("operations"), event.at("ceiling"), event.at("runs"), event.at("graphs")});
-      if (told_) told_(run_);
+      if (on_measured_) on_measured_(run_);
     } else if (kind == "end") {
       for (const std::string variant : event.at("variants")) run_.variants.insert(variant);
       for (size_t i = 0; i < exclusions_.size(); ++i) {
@@ -263,7 +263,7 @@ class Runner {
 
   const ConformOptions& options_;
   std::vector<Exclusion>& exclusions_;
-  std::function<void(const Run&)> told_;
+  std::function<void(const Run&)> on_measured_;
   Queue& queue_;
   Run run_;
   std::vector<std::string> left_;
@@ -304,7 +304,7 @@ void add(std::vector<Exclusion>& all, const std::vector<Exclusion>& seen) {
 // The suite in one environment, by as many runners side by side as there are jobs. A runner is a thread, and its processes end with
 // it: each asks for that by PR_SET_PDEATHSIG, so that none outlives an interrupted command.
 Run run_environment(const ConformOptions& o, const std::string& environment, const std::vector<std::string>& names,
-                    std::vector<Exclusion>& exclusions, const std::function<void(const Run&)>& told, Progress& progress,
+                    std::vector<Exclusion>& exclusions, const std::function<void(const Run&)>& on_measured, Progress& progress,
                     int& done) {
   const double start = now();
   const auto jobs = static_cast<size_t>(o.jobs);
@@ -315,7 +315,7 @@ Run run_environment(const ConformOptions& o, const std::string& environment, con
   std::vector<std::future<Run>> runners;
   const auto run_one = [&](size_t i) {
     try {
-      return Runner(o, environment, seen[i], told, queue).run();
+      return Runner(o, environment, seen[i], on_measured, queue).run();
     } catch (...) {
       queue.give_up("not run: a process could not be started");
       throw;
@@ -388,7 +388,7 @@ bool Verdict::passed() const { return complaints.empty() && count("failed") == 0
 
 std::vector<Listed> list_tests(const ConformOptions& options) { return ask(options).tests; }
 
-Verdict judge(const ConformOptions& options, const Told& told) {
+Verdict judge(const ConformOptions& options, const OnMeasured& on_measured) {
   const double start = now();
   Listing listing = ask(options);
   Verdict v;
@@ -407,11 +407,11 @@ Verdict judge(const ConformOptions& options, const Told& told) {
   int done = 0;
   const auto tell = [&](const Run& run) {
     progress.clear();
-    told(listing.subject, run);
+    on_measured(listing.subject, run);
   };
   for (const std::string& environment : environments) {
-    v.runs.push_back(run_environment(options, environment, names, v.exclusions, told ? tell : std::function<void(const Run&)>(),
-                                     progress, done));
+    v.runs.push_back(run_environment(options, environment, names, v.exclusions,
+                                     on_measured ? tell : std::function<void(const Run&)>(), progress, done));
     if (v.runs.back().not_here) done += static_cast<int>(names.size());
   }
   hold_to_account(v, about_the_judge);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conform.h -- `narrows conform`: the conformance suite, run in processes of its own (narrows-conform), so that a plugin that
-// crashes or hangs fails a test and not the judge. What that process says line by line becomes a verdict, told as text, JSON and
-// JUnit XML.
+// crashes or hangs fails a test and not the judge. What that process says line by line becomes a verdict, on_measured as text, JSON
+// and JUnit XML.
 #pragma once
 
 #include <cstdint>
@@ -85,10 +85,10 @@ struct Verdict {
   bool passed() const;
 };
 
-// Runs what the options ask for; of what is measured `told` hears at once, if there is one: the last of the run's. Throws
+// Runs what the options ask for. Calls `on_measured`, if given, after each measurement: the last one of run.measured. Throws
 // StatusError: NW_UNAVAILABLE where there is nothing to judge, NW_INVALID for a bad request.
-using Told = std::function<void(const Subject&, const Run&)>;
-Verdict judge(const ConformOptions& options, const Told& told = nullptr);
+using OnMeasured = std::function<void(const Subject&, const Run&)>;
+Verdict judge(const ConformOptions& options, const OnMeasured& on_measured = nullptr);
 std::vector<Listed> list_tests(const ConformOptions& options);
 
 // The pattern that one test matches, and no other.

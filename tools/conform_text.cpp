@@ -229,7 +229,7 @@ static int conform(const ConformOptions& o) {
   std::ofstream junit;  // opened before anything is run
   if (!o.junit.empty() && (junit.open(o.junit), !junit))
     throw StatusError(NW_INVALID, o.junit + " cannot be written: " + std::strerror(errno));
-  const Verdict v = judge(o, o.bench && !o.json ? print_measured : Told());
+  const Verdict v = judge(o, o.bench && !o.json ? print_measured : OnMeasured());
   if (o.json)
     std::fputs(verdict_json(o, v).c_str(), stdout);
   else if (!o.bench || !v.passed())

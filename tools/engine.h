@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine.h -- the narrows command's own view of the C API: a runtime, tensors on one device, operations on them, as values that
-// clean up after themselves. Step 1 of a tensor's path, seen from a caller.
+// clean up after themselves.
 #pragma once
 
 #include <narrows/narrows.h>

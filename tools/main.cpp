@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// main.cpp -- the `narrows` command: options and help. Step 1 of a tensor's path, from a shell.
+// main.cpp -- the `narrows` command: options and help.
 #include <narrows/narrows.h>
 
 #include <dlfcn.h>

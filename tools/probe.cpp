@@ -26,7 +26,7 @@ DLTensor imagined_dl(const Imagined& tensor, DLDevice device, size_t index) {
   return t;
 }
 
-struct Questioner {
+struct SupportQuery {
   nw_runtime* runtime;
   const char* backend;
   DLDevice device;
@@ -83,7 +83,8 @@ Support both(Support a, Support b) {
 
 const std::vector<int64_t> kShape = {3, 5};
 
-Support ask_elementwise(const Questioner& q, int32_t function, size_t operands, DLDataType type, int32_t out_dtype, bool backward) {
+Support ask_elementwise(const SupportQuery& q, int32_t function, size_t operands, DLDataType type, int32_t out_dtype,
+                        bool backward) {
   nw_elementwise_params params{};
   params.function = function;
   params.out_dtype = out_dtype;
@@ -95,7 +96,7 @@ Support ask_elementwise(const Questioner& q, int32_t function, size_t operands, 
 }
 
 // A function's number of operands is the number that its contract takes, the most first: a missing one could be a number.
-Support ask_function(const Questioner& q, int32_t function, DLDataType type, bool backward) {
+Support ask_function(const SupportQuery& q, int32_t function, DLDataType type, bool backward) {
   Support answer = Support::outside;
   if (function == NW_EW_CAST) {  // to every dtype
     for (size_t to = 1; to <= kDtypes.size(); ++to)
@@ -109,21 +110,21 @@ Support ask_function(const Questioner& q, int32_t function, DLDataType type, boo
 
 // ---- the question of each op but elementwise ----
 
-Support ask_conv1d(const Questioner& q, DLDataType type) {
+Support ask_conv1d(const SupportQuery& q, DLDataType type) {
   return q.ask("conv1d", {Imagined{type, {2, 4, 16}}, Imagined{type, {6, 4, 3}}, Imagined{type, {6}}}, nw_conv1d_params{});
 }
 
-Support ask_conv1d_backward(const Questioner& q, DLDataType type) {
+Support ask_conv1d_backward(const SupportQuery& q, DLDataType type) {
   const Imagined x{type, {2, 4, 16}}, w{type, {6, 4, 3}}, bias{type, {6}}, y{type, {2, 6, 14}};
   return q.ask("conv1d_backward", {y, x, w, bias}, nw_conv1d_params{});
 }
 
-Support ask_lltm(const Questioner& q, DLDataType type) {
+Support ask_lltm(const SupportQuery& q, DLDataType type) {
   const Imagined input{type, {2, 4}}, weights{type, {24, 12}}, bias{type, {24}}, state{type, {2, 8}};
   return q.ask("lltm", {input, weights, bias, state, state}, {});
 }
 
-Support ask_lltm_backward(const Questioner& q, DLDataType type) {
+Support ask_lltm_backward(const SupportQuery& q, DLDataType type) {
   const Imagined input{type, {2, 4}}, weights{type, {24, 12}}, bias{type, {24}}, state{type, {2, 8}};
   // The gates of 16-bit inputs are float32.
   const Imagined gates{type.bits == 16 ? DLDataType{kDLFloat, 32, 1} : type, {2, 24}};
@@ -132,12 +133,12 @@ Support ask_lltm_backward(const Questioner& q, DLDataType type) {
 
 constexpr int64_t kSteps = 3;
 
-Support ask_lltm_sequence(const Questioner& q, DLDataType type) {
+Support ask_lltm_sequence(const SupportQuery& q, DLDataType type) {
   const Imagined input{type, {kSteps, 2, 4}}, weights{type, {24, 12}}, bias{type, {24}}, state{type, {2, 8}};
   return q.ask("lltm_sequence", {input, weights, bias, state, state}, nw_lltm_sequence_params{});
 }
 
-Support ask_lltm_sequence_backward(const Questioner& q, DLDataType type) {
+Support ask_lltm_sequence_backward(const SupportQuery& q, DLDataType type) {
   const Imagined input{type, {kSteps, 2, 4}}, weights{type, {24, 12}}, bias{type, {24}}, state{type, {2, 8}};
   const Imagined states{type, {kSteps, 2, 8}}, gates{type.bits == 16 ? DLDataType{kDLFloat, 32, 1} : type, {kSteps, 2, 24}};
   return q.ask(
@@ -148,7 +149,7 @@ Support ask_lltm_sequence_backward(const Questioner& q, DLDataType type) {
 
 struct Question {
   const char* op;
-  Support (*ask)(const Questioner& q, DLDataType type);
+  Support (*ask)(const SupportQuery& q, DLDataType type);
 };
 constexpr Question kQuestions[] = {
     {"conv1d", ask_conv1d},
@@ -176,7 +177,7 @@ FunctionSupport row(std::string name, Ask&& ask) {
   return support;
 }
 
-std::vector<FunctionSupport> probe_op(const Questioner& q, const std::string& op) {
+std::vector<FunctionSupport> probe_op(const SupportQuery& q, const std::string& op) {
   for (const Question& question : kQuestions)
     if (op == question.op) return {row("", [&](DLDataType type) { return question.ask(q, type); })};
   const bool backward = op.ends_with("_backward");
@@ -202,7 +203,7 @@ OpSupport::Count OpSupport::count(size_t dtype) const {
 
 std::vector<OpSupport> probe(const Runtime& runtime, const nw_backend_info& backend) {
   std::vector<OpSupport> found;
-  const Questioner q{runtime.get(), backend.name, {static_cast<DLDeviceType>(backend.device_type), 0}};
+  const SupportQuery q{runtime.get(), backend.name, {static_cast<DLDeviceType>(backend.device_type), 0}};
   for (uint32_t i = 0; i < backend.num_ops; ++i) {
     const nw_op& op = *backend.ops[i];
     if (std::strchr(op.name, '.') != nullptr) continue;  // the plugin's own: only it knows what suits it

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.cpp -- see conv1d.h. Step 5 of a tensor's path.
+// conv1d.cpp -- the geometry of conv1d: sizes, padding, residues of the stride.
 #include "conv1d.h"
 
 #include "integers.h"

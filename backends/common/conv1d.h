@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d.h -- the geometry of conv1d and its gradients, and what a call computes: one correlation, or one gradient after the other.
-// Step 5 of a tensor's path.
 // Forward and grad_x are correlations; grad_x has one for each residue of the position modulo the stride, because the taps that
 // reach a position depend on that residue alone. grad_w and grad_bias are sums over batch and positions.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise.cpp -- the functions and dtypes of elementwise by number. Step 5 of a tensor's path.
+// elementwise.cpp -- the functions and dtypes of elementwise by number.
 #include "elementwise.h"
 
 #include <cmath>
@@ -127,32 +127,35 @@ uint64_t stored_number_of(int dtype, double real, int64_t integer) {
 ElementwiseRequest read_elementwise(const nw_sig& sig) {
   const auto params = read_params<nw_elementwise_params>(sig);
   const Function& function = find_function(sig, params.function);
-  if (!has_input(sig, 0) || !has_output(sig, 0)) refuse(NW_INVALID, 0, "%s: a and out must be there", sig.op);
+  if (!has_input(sig, 0) || !has_output(sig, 0)) refuse(NW_INVALID, 0, "%s: a or out is absent; expected both", sig.op);
   const bool where = function.number == NW_EW_WHERE, cast = function.number == NW_EW_CAST;
   const uint32_t typed = !where ? 0 : has_input(sig, 1) ? 1 : 2;
-  if (!has_input(sig, typed)) refuse(NW_INVALID, 1, "%s: where has neither b nor c", sig.op);
+  if (!has_input(sig, typed)) refuse(NW_INVALID, 1, "%s: where: b and c are absent; expected one of them at least", sig.op);
   const int dtype = dtype_of(sig, typed), out = dtype_of(sig, sig.num_inputs);
   if (!(function.kinds & kind_of(dtype)))
     refuse(NW_UNSUPPORTED, static_cast<int32_t>(typed), "%s: %s of %s is not defined", sig.op, function.name, name_of(dtype));
   const int expected = function.to_bool ? NW_DTYPE_BOOL : dtype;
   if (!cast && out != expected)
-    refuse(NW_INVALID, static_cast<int32_t>(sig.num_inputs), "%s: out of %s has dtype %s, not %s", sig.op, function.name,
+    refuse(NW_INVALID, static_cast<int32_t>(sig.num_inputs), "%s: %s: out has dtype %s; expected %s", sig.op, function.name,
            name_of(out), name_of(expected));
   for (uint32_t k = 0; k < static_cast<uint32_t>(function.arity); ++k)
     if (const int wanted = where && k == 0 ? NW_DTYPE_BOOL : dtype; has_input(sig, k) && dtype_of(sig, k) != wanted)
-      refuse(NW_INVALID, static_cast<int32_t>(k), "%s: input %u of %s is not %s", sig.op, k, function.name, name_of(wanted));
+      refuse(NW_INVALID, static_cast<int32_t>(k), "%s: %s: input %u has dtype %s; expected %s", sig.op, function.name, k,
+             name_of(dtype_of(sig, k)), name_of(wanted));
   return {sig, params, function, dtype, where ? bits_dtype(dtype) : cast ? dtype : compute_dtype(dtype)};
 }
 
 ElementwiseGradRequest read_elementwise_backward(const nw_sig& sig) {
   const auto params = read_params<nw_elementwise_params>(sig);
   const Function& function = find_function(sig, params.function);
-  if (!has_input(sig, 1)) refuse(NW_INVALID, 1, "%s: a must be there", sig.op);
+  if (!has_input(sig, 1)) refuse(NW_INVALID, 1, "%s: a is absent; expected a tensor", sig.op);
   int compute = NW_DTYPE_FLOAT32;
   for (uint32_t i = 0; i < 4; ++i) {
     if (!has_input(sig, i) || (function.number == NW_EW_WHERE && i == 1)) continue;
     const int dtype = dtype_of(sig, i);
-    if (kind_of(dtype) != kFloat) refuse(NW_UNSUPPORTED, static_cast<int32_t>(i), "%s: input %u is not floating point", sig.op, i);
+    if (kind_of(dtype) != kFloat)
+      refuse(NW_UNSUPPORTED, static_cast<int32_t>(i), "%s: input %u has dtype %s; expected floating point", sig.op, i,
+             name_of(dtype));
     if (dtype == NW_DTYPE_FLOAT64) compute = dtype;
   }
   for (uint32_t k = 0; k < 3; ++k)

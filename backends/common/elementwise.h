@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise.h -- the functions and dtypes of elementwise by number, and what its two ops read of a signature. Step 5 of a
-// tensor's path.
+// elementwise.h -- the functions and dtypes of elementwise by number, and what its two ops read of a signature.
 #pragma once
 
 #include "plugin.h"

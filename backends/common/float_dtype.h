@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// float_dtype.h -- the four dtypes of conv1d and lltm. Step 5 of a tensor's path.
+// float_dtype.h -- the four dtypes of conv1d and lltm.
 #pragma once
 
 #include "plugin.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm.cpp -- see lltm.h. Step 5 of a tensor's path.
+// lltm.cpp -- reads the signature of lltm and sizes its products.
 #include "lltm.h"
 
 #include "integers.h"
@@ -33,7 +33,7 @@ GateGradsLayout gate_grads_layout(const LltmSizes& z, int64_t unit) {
   const int64_t pitch = round_up(3 * z.state, unit);
   int64_t bytes;
   if (__builtin_mul_overflow(pitch * size_of(accumulate_dtype(z.dtype)), z.batch, &bytes) || bytes > INT64_MAX / 4)
-    refuse(NW_OUT_OF_MEMORY, -1, "lltm_backward: the gradient of %lld x %lld gates is larger than any memory",
+    refuse(NW_OUT_OF_MEMORY, -1, "lltm_backward: the gradient of %lld x %lld gates needs more bytes than the address space has",
            static_cast<long long>(z.batch), static_cast<long long>(3 * z.state));
   return {pitch, static_cast<uint64_t>(round_up(bytes, NW_WORKSPACE_ALIGN))};
 }

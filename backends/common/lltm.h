@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm.h -- what lltm and its gradients read of a signature, and the products that the gradients are. Step 5 of a tensor's path.
-// G = [old_h, input] * weights^T + bias is the gates before activation: input gate, output gate and candidate, each `state` wide.
+// lltm.h -- what lltm and its gradients read of a signature, and the products that the gradients are. G = [old_h, input] *
+// weights^T + bias is the gates before activation: input gate, output gate and candidate, each `state` wide.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence.cpp -- see lltm_sequence.h. Step 5 of a tensor's path.
+// lltm_sequence.cpp -- reads the signature of lltm_sequence.
 #include "lltm_sequence.h"
 
 namespace narrows::common {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence.h -- what lltm_sequence and its gradients read of a signature. Step 5 of a tensor's path.
+// lltm_sequence.h -- what lltm_sequence and its gradients read of a signature.
 #pragma once
 
 #include "lltm.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence_steps.cpp -- see lltm_sequence_steps.h. Step 5 of a tensor's path.
+// lltm_sequence_steps.cpp -- plans one lltm call for each step.
 #include "lltm_sequence_steps.h"
 
 #include <bit>
@@ -486,7 +486,7 @@ class Backward final : public ForwardSteps {
     StepTensor m = t;
     m.ndim = 2;
     if (__builtin_mul_overflow(t.shape[0], t.shape[1], &m.shape[0]))
-      refuse(NW_OUT_OF_MEMORY, -1, "lltm_sequence_backward: %lld x %lld rows are more than any memory has",
+      refuse(NW_OUT_OF_MEMORY, -1, "lltm_sequence_backward: %lld x %lld rows need more bytes than the address space has",
              static_cast<long long>(t.shape[0]), static_cast<long long>(t.shape[1]));
     m.strides[0] = t.shape[inner] > 1 ? t.strides[inner] : t.strides[outer];
     m.shape[1] = t.shape[2], m.strides[1] = t.strides[2];

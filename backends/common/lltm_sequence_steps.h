@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_sequence_steps.h -- lltm_sequence and its gradients by other ops of the same backend: lltm and lltm_backward at each step,
-// elementwise for what lies between them. Step 5 of a tensor's path. It needs no kernel of its own, so it is every GPU's portable
-// variant. Backward runs lltm_backward for the state's gradients alone at each step; the gradients of input, weights and bias are
-// one more call of it, whose batch is all rows of all steps.
+// elementwise for what lies between them. It needs no kernel of its own, so it is every GPU's portable variant. Backward runs
+// lltm_backward for the state's gradients alone at each step; the gradients of input, weights and bias are one more call of it,
+// whose batch is all rows of all steps.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// map.cpp -- see map.h. Step 5 of a tensor's path.
+// map.cpp -- chooses vector, strided or scalar.
 #include "map.h"
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// map.h -- what GPUs plan alike where a function is applied to tensors of any strides. Step 5 of a tensor's path.
+// map.h -- what GPUs plan alike where a function is applied to tensors of any strides.
 #pragma once
 
 #include "space.h"

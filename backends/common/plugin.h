@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.h -- the plans of our backends, and the declarations of built-in ops. Steps 4 and 5 of a tensor's path. It knows no
-// device. What plugins of others share with ours is in narrows/plugin_base.hpp.
+// plugin.h -- the plans of our backends, and the declarations of built-in ops. It knows no device. What plugins of others share
+// with ours is in narrows/plugin_base.hpp.
 #pragma once
 
 #include <narrows/abi.h>
@@ -73,7 +73,7 @@ const Op<Instance>& find_op(const Op<Instance>* const (&ops)[N], const nw_sig& s
 inline void give_plan(std::unique_ptr<Plan> planned, const nw_sig& sig, void** out, nw_plan_info* info) {
   planned->device_id = sig.device.device_id;
   if ((sig.flags & NW_DETERMINISTIC) && (planned->traits & NW_PLAN_NONDETERMINISTIC))
-    refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' may give other bits when it runs again", sig.op, planned->kernel);
+    refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' is not deterministic, and NW_DETERMINISTIC is set", sig.op, planned->kernel);
   if (info != nullptr)  // the host fills in `backend`
     write_sized(info, {0, planned->traits, planned->workspace_size, planned->kernel, nullptr}, offsetof(nw_plan_info, backend));
   if (out != nullptr) *out = planned.release();

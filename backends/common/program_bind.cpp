@@ -157,7 +157,7 @@ uint64_t place(uint64_t bytes, uint64_t* total, const std::string& name, const n
   const uint64_t offset = *total;
   uint64_t end = 0;
   if (__builtin_add_overflow(offset, bytes, &end) || end > (uint64_t{1} << 62))
-    refuse(NW_OUT_OF_MEMORY, -1, "%s: allocation '%s' has %llu bytes; with those before it that is more than there are", sig.op,
+    refuse(NW_OUT_OF_MEMORY, -1, "%s: allocation '%s' needs %llu bytes; with those before it, more than the address space", sig.op,
            name.c_str(), static_cast<unsigned long long>(bytes));
   *total = (end + kPlaceAlign - 1) / kPlaceAlign * kPlaceAlign;
   return offset;
@@ -180,7 +180,7 @@ BoundBuffer bind_allocation(const ir::Buffer& buffer, const Numbers& numbers, co
     out.strides[d] = elements;
     const int64_t extent = std::max<int64_t>(out.shape[d], 1);
     if (__builtin_mul_overflow(elements, extent, &elements) || __builtin_mul_overflow(bytes, extent, &bytes))
-      refuse(NW_OUT_OF_MEMORY, -1, "%s: allocation '%s' has more bytes than there are", sig.op, buffer.name.c_str());
+      refuse(NW_OUT_OF_MEMORY, -1, "%s: allocation '%s' needs more bytes than the address space has", sig.op, buffer.name.c_str());
   }
   out.bytes = static_cast<uint64_t>(bytes);
   return out;
@@ -246,8 +246,8 @@ uint64_t Bound::workspace_size(int64_t threads) const {
   uint64_t all = 0;
   if (__builtin_mul_overflow(private_bytes, static_cast<uint64_t>(threads), &all) ||
       __builtin_add_overflow(all, shared_bytes, &all))
-    refuse(NW_OUT_OF_MEMORY, -1, "%s: %llu bytes for each of %lld threads are more than there are", lowered->program.name.c_str(),
-           static_cast<unsigned long long>(private_bytes), static_cast<long long>(threads));
+    refuse(NW_OUT_OF_MEMORY, -1, "%s: needs %llu bytes for each of %lld threads; more than the address space",
+           lowered->program.name.c_str(), static_cast<unsigned long long>(private_bytes), static_cast<long long>(threads));
   return all;
 }
 

@@ -204,7 +204,8 @@ KernelLayout layout_of(const KernelProgram& program, const Bound& bound, const n
     if (buffer.output >= 0) address = alignment(output(sig, static_cast<uint32_t>(buffer.output)));
     if (buffer.input >= 0 && buffer.output < 0) address = alignment(input(sig, static_cast<uint32_t>(buffer.input)));
     if (address < bytes_of(buffer.buffer->dtype))
-      refuse(NW_UNSUPPORTED, -1, "%s: '%s' does not lie on a multiple of its elements' size", sig.op, name.c_str());
+      refuse(NW_UNSUPPORTED, -1, "%s: '%s' is aligned to %lld bytes; expected %lld, the size of its elements", sig.op, name.c_str(),
+             static_cast<long long>(address), static_cast<long long>(bytes_of(buffer.buffer->dtype)));
     out.alignment[name] = alignment_of(buffer, address);
     if (is_long(buffer)) out.short_indices = false;
   }

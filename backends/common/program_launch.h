@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // program_launch.h -- a call of a program on a GPU: what its text depends on, and the numbers that its kernels are handed. It knows
-// no vendor. Step 5 of a tensor's path.
+// no vendor.
 #pragma once
 
 #include <list>

@@ -3,7 +3,7 @@
 // loops and buffers are in program_printer.cpp, expressions in program_printer_values.cpp, runs of elements in
 // program_printer_runs.cpp, products of matrix units in program_printer_products.cpp, those of four warps in
 // program_printer_groups.cpp, copies that run ahead in program_printer_ahead.cpp. A backend's dialect says the rest. No name of the
-// program reaches the text. Step 5 of a tensor's path.
+// program reaches the text.
 //
 // What a dialect's prelude has: types i8 ... u64, f32, f64 and ix (of subscripts); nw_thread, nw_block and nw_blocks; nw_barrier();
 // NW_UNROLL before a loop, NW_ALIGNED before an array; nw_param_T of a param's bits; nw_floor_div, nw_remainder, nw_minimum,

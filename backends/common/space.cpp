@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// space.cpp -- one iteration space over tensors of any strides. Step 5 of a tensor's path.
+// space.cpp -- one iteration space over tensors of any strides.
 #include "space.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -66,6 +67,16 @@ void collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, 
     space->extent[d] = dims[d].extent;
     for (int k = 0; k < num_operands; ++k) space->stride[k][d] = dims[d].stride[k] * sizes[k];
   }
+}
+
+int choose_leader(const Space& space, const nw_tensor_sig* const* operands, int num_operands) {
+  int leader = 0, best = NW_MAX_NDIM + 1;
+  for (int k = 0; k < num_operands; ++k) {
+    if (operands[k] == nullptr) continue;
+    const auto zeros = static_cast<int>(std::count(space.stride[k], space.stride[k] + space.ndim, 0));
+    if (zeros < best) best = zeros, leader = k;
+  }
+  return leader;
 }
 
 }  // namespace narrows::common

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// space.h -- one iteration space over tensors of any strides. Step 5 of a tensor's path.
+// space.h -- one iteration space over tensors of any strides.
 #pragma once
 
 #include "plugin.h"
@@ -20,5 +20,7 @@ struct Space {
 // backwards, orders them by its strides and merges what can be merged. sizes: bytes of an element of each operand.
 void collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const int64_t* sizes, int num_operands, int leader,
               Space* space);
+// The operand whose layout the walk follows: the first one that is broadcast along the fewest dimensions.
+int choose_leader(const Space& space, const nw_tensor_sig* const* operands, int num_operands);
 
 }  // namespace narrows::common

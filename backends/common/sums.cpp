@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sums.cpp -- see sums.h. Step 5 of a tensor's path.
+// sums.cpp -- cuts a sum into lanes, rows and slices.
 #include "sums.h"
 
 #include <algorithm>
@@ -8,16 +8,6 @@
 
 namespace narrows::common {
 namespace {
-
-int choose_leader(const Space& space, const nw_tensor_sig* const* operands, int num_operands) {
-  int leader = 0, best = NW_MAX_NDIM + 1;
-  for (int k = 0; k < num_operands; ++k) {
-    if (operands[k] == nullptr) continue;
-    const auto zeros = static_cast<int>(std::count(space.stride[k], space.stride[k] + space.ndim, 0));
-    if (zeros < best) best = zeros, leader = k;
-  }
-  return leader;
-}
 
 int power_of_two(int64_t x, int most) {  // at least x, or `most`
   int power = 1;

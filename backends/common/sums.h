@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sums.h -- how a GPU divides sums over the dimensions that an operand was broadcast along. Step 5 of a tensor's path.
+// sums.h -- how a GPU divides sums over the dimensions that an operand was broadcast along.
 #pragma once
 
 #include "space.h"

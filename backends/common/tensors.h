@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensors.h -- tensors of two and of three dimensions: extents, and strides in elements. Step 5 of a tensor's path.
+// tensors.h -- tensors of two and of three dimensions: extents, and strides in elements.
 #pragma once
 
 #include "plugin.h"

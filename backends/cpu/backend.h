@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// backend.h -- the instance of the cpu backend, and its ops. Steps 4 and 5 of a tensor's path: plugin.cpp holds the table and
-// turns exceptions into statuses; ops/<op>/ plans and launches one op.
+// backend.h -- the instance of the cpu backend, and its ops. plugin.cpp holds the table and turns exceptions into statuses;
+// ops/<op>/ plans and launches one op.
 #pragma once
 
 #include "common/plugin.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// float_mode.h -- the floating-point mode that kernels are written for. Step 5 of a tensor's path.
+// float_mode.h -- the floating-point mode that kernels are written for.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // plugin.cpp -- the table behind the one exported symbol: the instance, memory, streams, and the way to the ops.
-// Step 4 of a tensor's path. No exception leaves this file, and nothing is done before create().
+// No exception leaves this file, and nothing is done before create().
 #include <narrows/plugin.h>
 #include <narrows/program.h>
 #include <strings.h>
@@ -123,7 +123,8 @@ int32_t program_compiler(void*, char* out, uint64_t size, uint64_t* needed, nw_e
 
 int32_t create(const nw_host* host, void** self, nw_error* error) {
   return guarded(error, [&] {
-    if (host == nullptr || self == nullptr) refuse(NW_INVALID, -1, "cpu: create() needs a host and a place for the instance");
+    if (host == nullptr || self == nullptr)
+      refuse(NW_INVALID, -1, "cpu: create(): %s is NULL; expected a non-NULL pointer", host == nullptr ? "host" : "self");
     const Target& target = choose_target();
     auto* const made = new CpuInstance{
         {host, index_of_target(usable_bit(target)), target.bf16_products, target.name, std::make_shared<Programs>()},
@@ -168,7 +169,7 @@ int32_t alloc(void*, int32_t device_id, uint64_t size, void* stream, void** data
     }
     void* memory = size > PTRDIFF_MAX - kAlign ? nullptr : std::aligned_alloc(kAlign, (size + kAlign - 1) / kAlign * kAlign);
     if (memory == nullptr)
-      refuse(NW_OUT_OF_MEMORY, -1, "cpu: %llu bytes of host memory are not to be had", static_cast<unsigned long long>(size));
+      refuse(NW_OUT_OF_MEMORY, -1, "cpu: cannot allocate %llu bytes of host memory", static_cast<unsigned long long>(size));
     *data = memory;
   });
 }
@@ -192,7 +193,8 @@ int32_t copy(void*, DLDevice to, void* dst, DLDevice from, const void* src, uint
       refuse(NW_UNSUPPORTED, -1, "cpu: a copy from device type %d to %d; the cpu backend copies host memory only",
              static_cast<int>(from.device_type), static_cast<int>(to.device_type));
     if (size == 0) return;
-    if (dst == nullptr || src == nullptr) refuse(NW_INVALID, -1, "cpu: a copy with %s NULL", dst == nullptr ? "dst" : "src");
+    if (dst == nullptr || src == nullptr)
+      refuse(NW_INVALID, -1, "cpu: copy: %s is NULL; expected a non-NULL pointer", dst == nullptr ? "dst" : "src");
     const uint64_t last = std::max(reinterpret_cast<uintptr_t>(dst), reinterpret_cast<uintptr_t>(src));
     if (size > PTRDIFF_MAX || last + size < last)
       refuse(NW_INVALID, -1, "cpu: a copy of %llu bytes leaves the address space", static_cast<unsigned long long>(size));

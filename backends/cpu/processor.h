@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// processor.h -- what the processor says of itself. Step 4 of a tensor's path.
+// processor.h -- what the processor says of itself.
 #pragma once
 
 #include <string>

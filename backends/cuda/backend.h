@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// backend.h -- the instance of a GPU backend, its devices and its ops. Steps 4 and 5 of a tensor's path: plugin.cpp holds the
-// table; ops/<op>/ plans and launches one op. These sources make two plugins, cuda and hip: see platform/gpu.h.
+// backend.h -- the instance of a GPU backend, its devices and its ops. plugin.cpp holds the table; ops/<op>/ plans and launches one
+// op. These sources make two plugins, cuda and hip: see platform/gpu.h.
 #pragma once
 
 #include <memory>

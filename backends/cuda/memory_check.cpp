@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_check.cpp -- see memory_check.h. Step 4 of a tensor's path.
+// memory_check.cpp -- asks the driver who owns each address.
 #include "memory_check.h"
 
 #include "core/byte_range.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // memory_check.h -- whose memory is this? Asked of the driver for every tensor of a call and its workspace, with NARROWS_CHECK=1.
-// Step 4 of a tensor's path.
 #pragma once
 
 #include "backend.h"

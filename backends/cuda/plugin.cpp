@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the ops. Step 4 of a
-// tensor's path. No exception leaves this file, and no driver is opened before create().
+// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the ops. No exception leaves
+// this file, and no driver is opened before create().
 #include <narrows/plugin.h>
 #include <narrows/program.h>
 
@@ -157,7 +157,7 @@ int32_t alloc(void* self, int32_t device_id, uint64_t size, void* stream_handle,
     }
     if (status_of(result) == NW_OUT_OF_MEMORY)
       throw Refusal{NW_OUT_OF_MEMORY, -1,
-                    std::string(kPluginName) + ": " + std::to_string(size) + " bytes are not to be had on device " +
+                    std::string(kPluginName) + ": " + std::to_string(size) + " bytes cannot be allocated on device " +
                         std::to_string(device_id),
                     static_cast<int64_t>(result)};
     check(result, "allocating memory");
@@ -212,7 +212,7 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
     if (is_ours(from)) (void)device_of(self, from.device_id);
     if (size == 0) return;
     if (dst == nullptr || src == nullptr)
-      refuse(NW_INVALID, -1, "%s: a copy with %s NULL", kPluginName, dst == nullptr ? "dst" : "src");
+      refuse(NW_INVALID, -1, "%s: copy: %s is NULL; expected a non-NULL pointer", kPluginName, dst == nullptr ? "dst" : "src");
     if (size > PTRDIFF_MAX)
       refuse(NW_INVALID, -1, "%s: a copy of %llu bytes leaves the address space", kPluginName,
              static_cast<unsigned long long>(size));
@@ -244,7 +244,7 @@ int32_t stream_destroy(void* self, int32_t device_id, void* stream, nw_error* er
   return guarded(error, [&] {
     const DeviceScope scope(device_of(self, device_id).id);
     if (is_default_stream(static_cast<gpuStream_t>(stream)))
-      refuse(NW_INVALID, -1, "%s: stream %p is a default stream, which nobody destroys", kPluginName, stream);
+      refuse(NW_INVALID, -1, "%s: stream %p is a default stream; expected one that nw_stream_create() made", kPluginName, stream);
     check(gpuStreamDestroy(static_cast<gpuStream_t>(stream)), "destroying a stream");
   });
 }

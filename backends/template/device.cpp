@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "core/byte_range.h"
+
 namespace narrows::template_backend {
 
 using common::refuse;
@@ -43,7 +45,7 @@ void* Device::alloc(uint64_t size, void* stream) {
   constexpr uint64_t kAlign = NW_WORKSPACE_ALIGN;
   void* const memory = size > PTRDIFF_MAX - kAlign ? nullptr : std::aligned_alloc(kAlign, (size + kAlign - 1) / kAlign * kAlign);
   if (memory == nullptr)
-    refuse(NW_OUT_OF_MEMORY, -1, "%s: %llu bytes are not to be had", name_, static_cast<unsigned long long>(size));
+    refuse(NW_OUT_OF_MEMORY, -1, "%s: cannot allocate %llu bytes", name_, static_cast<unsigned long long>(size));
   memory_[number(memory) + kFar] = size;
   return reinterpret_cast<void*>(number(memory) + kFar);
 }
@@ -52,7 +54,8 @@ void Device::free(void* data, void* stream) {
   const std::lock_guard hold(mutex_);
   Stream& on = stream_of(stream);
   if (data == nullptr) return;
-  if (memory_.count(number(data)) == 0) refuse(NW_INVALID, -1, "%s: %p was not allocated, or is free", name_, data);
+  if (memory_.count(number(data)) == 0)
+    refuse(NW_INVALID, -1, "%s: free: %p; expected an address that was allocated and not freed yet", name_, data);
   on.work.emplace_back([this, data] {
     memory_.erase(number(data));
     std::free(on_host(number(data)));
@@ -99,17 +102,10 @@ unsigned char* Device::host_address(const DLTensor* t, int32_t argument) {
   if (t->device.device_type != type_)
     refuse(NW_INVALID, argument, "%s: device type %d; expected %d", name_, static_cast<int>(t->device.device_type),
            static_cast<int>(type_));
-  int64_t low = 0, high = 0, contiguous = 1;
-  for (int32_t d = t->ndim; d-- > 0;) {
-    if (t->shape[d] == 0) return nullptr;
-    const int64_t reach = (t->shape[d] - 1) * (t->strides == nullptr ? contiguous : t->strides[d]);
-    (reach < 0 ? low : high) += reach;
-    contiguous *= t->shape[d];
-  }
-  const int64_t item = t->dtype.bits / 8;
-  const uintptr_t first = number(t->data) + t->byte_offset;
-  host_address(first + static_cast<uint64_t>(low * item), static_cast<uint64_t>((high - low + 1) * item), argument);
-  return on_host(first);
+  const ByteRange range = byte_range(*t);
+  if (range.is_empty()) return nullptr;
+  host_address(range.begin, range.end - range.begin, argument);
+  return on_host(number(t->data) + t->byte_offset);
 }
 
 // ---- streams ----

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.cpp -- the table behind the one exported symbol. Step 4 of a tensor's path. plugin.h says what each slot promises. No
-// exception leaves this file, and nothing is done before create().
+// plugin.cpp -- the table behind the one exported symbol. plugin.h says what each slot promises. No exception leaves this file, and
+// nothing is done before create().
 #include <narrows/plugin.h>
 
 #include <cstdio>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// backend.h -- the instance of the vulkan backend, its devices and its ops. Steps 4 and 5 of a tensor's path: plugin.cpp holds
-// the table; each ops/<op>.cpp plans an op and records it on a stream.
+// backend.h -- the instance of the vulkan backend, its devices and its ops. plugin.cpp holds the table; each ops/<op>.cpp plans an
+// op and records it on a stream.
 #pragma once
 
 #include <mutex>

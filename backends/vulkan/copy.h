@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// copy.h -- copies within a device. Step 4 of a tensor's path.
+// copy.h -- copies within a device.
 #pragma once
 
 #include "device.h"

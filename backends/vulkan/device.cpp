@@ -152,7 +152,8 @@ bool Device::runs_long_loops() {
       Address to;
       uint32_t count, padding;
     } push{default_stream_->allocate(sizeof got), kCount, 0};
-    if (push.to == 0) refuse(NW_OUT_OF_MEMORY, -1, "vulkan: there is no room on device %d to try how long its loops run", id);
+    if (push.to == 0)
+      refuse(NW_OUT_OF_MEMORY, -1, "vulkan: cannot allocate %zu bytes on device %d to test how long its loops run", sizeof got, id);
     try {
       default_stream_->record([&](Recorder& recorder) { recorder.dispatch(kernel, push, 1); });
       default_stream_->copy_to_host(&got, push.to, sizeof got);
@@ -171,8 +172,7 @@ bool Device::runs_loops(double iterations) { return iterations < kFewestLoops ||
 void Device::check_loops(double iterations) {
   if (runs_loops(iterations)) return;
   refuse(NW_UNSUPPORTED, -1,
-         "vulkan: a thread's loops take %.0f iterations here, and %s (%s) ends them before; use a newer driver (of "
-         "Mesa 25 it is known not to)",
+         "vulkan: a thread of this call loops %.0f times, and %s (%s) ends such loops early; use a newer driver, such as Mesa 25",
          iterations, physical.properties.deviceName, physical.properties12.driverInfo);
 }
 
@@ -184,7 +184,8 @@ std::shared_ptr<Stream> Device::stream(void* stream) {
   const std::shared_lock lock(streams_mutex_);
   const auto found = streams_.find(stream);
   if (found == streams_.end())
-    refuse(NW_INVALID, -1, "vulkan: stream %p is none of device %d's; expected NULL or one that was created there", stream, id);
+    refuse(NW_INVALID, -1, "vulkan: stream %p does not belong to device %d; expected NULL or one that was created there", stream,
+           id);
   return found->second;
 }
 
@@ -210,7 +211,8 @@ void* Device::add_stream() {
 }
 
 void Device::remove_stream(void* stream) {
-  if (stream == nullptr) refuse(NW_INVALID, -1, "vulkan: stream NULL is the default one, which nobody destroys");
+  if (stream == nullptr)
+    refuse(NW_INVALID, -1, "vulkan: stream is NULL, the default stream; expected one that nw_stream_create() made");
   const std::shared_ptr<Stream> last = this->stream(stream);
   last->sync();
   const std::lock_guard lock(streams_mutex_);

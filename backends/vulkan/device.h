@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device.h -- an opened device: its queues, memory, kernels and streams. Step 4 of a tensor's path.
-// Locks, outermost first: that of an adopted device in use, a stream's, the list of streams', a queue's, the memory's or the
-// kernels'.
+// device.h -- an opened device: its queues, memory, kernels and streams. Locks, outermost first: that of an adopted device in use,
+// a stream's, the list of streams', a queue's, the memory's or the kernels'.
 #pragma once
 
 #include <narrows/vulkan.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// extension.cpp -- "vulkan/1": see abi/include/narrows/vulkan.h. Step 4 of a tensor's path.
+// extension.cpp -- the functions of narrows/vulkan.h.
 #include "backend.h"
 
 namespace narrows::vulkan {
@@ -89,8 +89,8 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
     need(device.queue, "device->queue");
     need(device.features, "device->features");
     if ((device.lock == nullptr) != (device.unlock == nullptr))
-      refuse(NW_INVALID, -1, "vulkan: device->%s is NULL and the other of lock and unlock is not",
-             device.lock == nullptr ? "lock" : "unlock");
+      refuse(NW_INVALID, -1, "vulkan: device->%s is NULL, and device->%s is not; expected both or neither",
+             device.lock == nullptr ? "lock" : "unlock", device.lock == nullptr ? "unlock" : "lock");
     PhysicalDevice physical(static_cast<VkInstance>(device.instance), static_cast<VkPhysicalDevice>(device.physical_device));
     if (!physical.computes(device.queue_family))
       refuse(NW_INVALID, -1, "vulkan: device->queue_family is %u; expected the number of a family of %s that computes",
@@ -107,8 +107,7 @@ int32_t adopt_device(void* self, const nw_vulkan_device* given, int32_t* id, nw_
 int32_t release_device(void* self, int32_t id, nw_error* error) {
   return guarded(error, [&] {
     Device& device = instance_of(self).device(id);
-    if (!device.is_adopted())
-      refuse(NW_INVALID, -1, "vulkan: device %d is released, which is the backend's own; expected an adopted one", id);
+    if (!device.is_adopted()) refuse(NW_INVALID, -1, "vulkan: device %d is the backend's own; expected an adopted one", id);
     device.release();
   });
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernels.h -- compute pipelines: made when a plan asks for one, kept while a plan or work on its way has it, and some longer. Step
-// 5 of a tensor's path.
+// kernels.h -- compute pipelines: made when a plan asks for one, kept while a plan or work on its way has it, and some longer.
 #pragma once
 
 #include <chrono>

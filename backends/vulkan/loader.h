@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loader.h -- Vulkan's loader and one VkInstance, shared by the runtimes of a process. Step 4 of a tensor's path.
+// loader.h -- Vulkan's loader and one VkInstance, shared by the runtimes of a process.
 #pragma once
 
 #include <atomic>

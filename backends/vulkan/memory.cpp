@@ -282,11 +282,11 @@ void Memory::retire(Address address, uint64_t value, Pieces& to) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(address);
   if (found == live_.end())
-    refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed; expected one that was allocated on device %d and not freed yet",
+    refuse(NW_INVALID, -1, "vulkan: free: address 0x%llx; expected one that was allocated on device %d and not freed yet",
            static_cast<unsigned long long>(address), device_.id);
   const Block& block = *block_of(address);
   if (block.foreign)
-    refuse(NW_INVALID, -1, "vulkan: address 0x%llx is freed, which is the application's own memory; expected remove_memory()",
+    refuse(NW_INVALID, -1, "vulkan: free: address 0x%llx is memory of the application; expected remove_memory() for it",
            static_cast<unsigned long long>(address));
   found->second.front().value = value;
   if (!block.pooled) found->second.front().size = 0;  // too small for any allocation to have it next
@@ -352,8 +352,7 @@ Address Memory::add_whole(const Buffer& buffer, bool foreign) {
   if (clash()) {
     if (!foreign) destroy_buffer(buffer);
     refuse(NW_INVALID, -1,
-           "vulkan: bytes [0x%llx, 0x%llx) are added; expected none that is memory of device %d already, or was freed and is "
-           "in use by a stream",
+           "vulkan: bytes [0x%llx, 0x%llx) overlap memory that device %d has, or that was freed and is still used by a stream",
            static_cast<unsigned long long>(buffer.address), static_cast<unsigned long long>(buffer.address + buffer.size),
            device_.id);
   }
@@ -385,7 +384,7 @@ void Memory::remove_foreign(Address address) {
   const std::lock_guard lock(mutex_);
   const auto found = blocks_.find(address);
   if (found == blocks_.end() || !found->second->foreign)
-    refuse(NW_INVALID, -1, "vulkan: address 0x%llx is removed; expected one that add_memory() was given for device %d",
+    refuse(NW_INVALID, -1, "vulkan: remove_memory(): address 0x%llx; expected one that add_memory() was given for device %d",
            static_cast<unsigned long long>(address), device_.id);
   live_.erase(address);
   blocks_.erase(found);
@@ -398,7 +397,7 @@ Address Memory::import_host(void* pointer, uint64_t size) {
     refuse(NW_UNSUPPORTED, -1, "vulkan: %s cannot import host memory (VK_EXT_external_memory_host)",
            device_.physical.properties.deviceName);
   if (pointer == nullptr || size == 0 || reinterpret_cast<uintptr_t>(pointer) % alignment != 0 || size % alignment != 0)
-    refuse(NW_INVALID, -1, "vulkan: %llu bytes at %p are imported; expected multiples of %llu bytes",
+    refuse(NW_INVALID, -1, "vulkan: import_host(): %llu bytes at %p; expected both above 0 and multiples of %llu",
            static_cast<unsigned long long>(size), pointer, static_cast<unsigned long long>(alignment));
   refuse_if_too_large(size);
   constexpr auto kType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;

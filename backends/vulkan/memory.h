@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory.h -- a device's memory: blocks that tensors are cut from, and the map of which addresses are live. Step 4 of a tensor's
-// path. An address is a VkDeviceAddress, which means something within one VkDevice only.
+// memory.h -- a device's memory: blocks that tensors are cut from, and the map of which addresses are live. An address is a
+// VkDeviceAddress, which means something within one VkDevice only.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// modules.h -- SPIR-V modules of other plugins, and "vulkan_kernels/1", by which they run: see abi/include/narrows/vulkan.h. Step 5
-// of a tensor's path.
+// modules.h -- SPIR-V modules of other plugins, and "vulkan_kernels/1", by which they run: see abi/include/narrows/vulkan.h.
 #pragma once
 
 #include <narrows/vulkan.h>

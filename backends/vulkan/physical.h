@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// physical.h -- what a Vulkan device is and can do, read before it is opened. Step 4 of a tensor's path.
+// physical.h -- what a Vulkan device is and can do, read before it is opened.
 #pragma once
 
 #include <string>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// pipeline_cache.h -- compiled pipelines on disk, for the next process. Step 5 of a tensor's path.
-// One file for each device and driver, in NARROWS_VULKAN_CACHE, or else in narrows/ of the user's cache folder (XDG_CACHE_HOME,
-// ~/.cache). NARROWS_VULKAN_CACHE= (empty): none. A file that is damaged, or of another driver, counts as none; one that cannot be
-// written is left out. Nothing here throws or fails a call.
+// pipeline_cache.h -- compiled pipelines on disk, for the next process. One file for each device and driver, in
+// NARROWS_VULKAN_CACHE, or else in narrows/ of the user's cache folder (XDG_CACHE_HOME, ~/.cache). NARROWS_VULKAN_CACHE= (empty):
+// none. A file that is damaged, or of another driver, counts as none; one that cannot be written is left out. Nothing here throws
+// or fails a call.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the ops. Step 4 of a
-// tensor's path. No exception leaves this file, and Vulkan is not opened before create().
+// plugin.cpp -- the table behind the one exported symbol: devices, memory, streams, and the way to the ops. No exception leaves
+// this file, and Vulkan is not opened before create().
 #include <narrows/plugin.h>
 #include <narrows/program.h>
 
@@ -108,7 +108,7 @@ int32_t alloc(void* self, int32_t id, uint64_t size, void* stream, void** data, 
     const auto on = device->stream(stream);
     const Address address = size == 0 ? 0 : on->allocate(size);
     if (size != 0 && address == 0)
-      refuse(NW_OUT_OF_MEMORY, -1, "vulkan: %llu bytes are not to be had on device %d; it allocates up to %llu at once for sure",
+      refuse(NW_OUT_OF_MEMORY, -1, "vulkan: cannot allocate %llu bytes on device %d; it promises allocations of up to %llu bytes",
              static_cast<unsigned long long>(size), id,
              static_cast<unsigned long long>(device->physical.properties11.maxMemoryAllocationSize));
     *data = pointer(address);
@@ -135,7 +135,8 @@ int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src,
     const DeviceInUse device = device_of(self, to_host ? from.device_id : to.device_id);
     const auto on = device->stream(stream);
     if (size == 0) return;
-    if (dst == nullptr || src == nullptr) refuse(NW_INVALID, -1, "vulkan: a copy with %s NULL", dst == nullptr ? "dst" : "src");
+    if (dst == nullptr || src == nullptr)
+      refuse(NW_INVALID, -1, "vulkan: copy: %s is NULL; expected a non-NULL pointer", dst == nullptr ? "dst" : "src");
     if (to_host)
       on->copy_to_host(dst, address_of(src), size);
     else if (from_host)

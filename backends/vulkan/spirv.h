@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// spirv.h -- a module's words for one device and one pipeline. Step 5 of a tensor's path.
+// spirv.h -- a module's words for one device and one pipeline.
 #pragma once
 
 #include <vector>

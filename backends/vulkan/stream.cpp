@@ -407,8 +407,8 @@ void Stream::signal(VkSemaphore semaphore, uint64_t value) {
   uint64_t reached = 0;
   device_.check(device_.vk.vkGetSemaphoreCounterValue(device_.handle, semaphore, &reached), "reading a semaphore");
   if (value <= reached)
-    refuse(NW_INVALID, -1, "vulkan: a semaphore that has reached %llu is to be set to %llu; expected more",
-           static_cast<unsigned long long>(reached), static_cast<unsigned long long>(value));
+    refuse(NW_INVALID, -1, "vulkan: signal: value %llu; expected more than %llu, which the semaphore has reached",
+           static_cast<unsigned long long>(value), static_cast<unsigned long long>(reached));
   const Point point{semaphore, value, nullptr};
   (void)open_batch();  // a submission that signals, even if there is no work
   flush(false, &point);

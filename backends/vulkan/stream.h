@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// stream.h -- a stream: work in order on one queue. Steps 4 and 5 of a tensor's path.
-// Ops are appended to an open command buffer, the batch, which is submitted when it is full, when somebody waits, or when nothing
-// of the stream is on the device: a submission costs microseconds, an op within one a fraction.
+// stream.h -- a stream: work in order on one queue. Ops are appended to an open command buffer, the batch, which is submitted when
+// it is full, when somebody waits, or when nothing of the stream is on the device: a submission costs microseconds, an op within
+// one a fraction.
 #pragma once
 
 #include <deque>

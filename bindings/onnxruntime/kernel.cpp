@@ -59,8 +59,8 @@ OrtStatus* Kernel::read(const OrtValue* value, const char* name, Tensor& to) con
   for (const auto& [onnx, own] : kDtypes)
     if (onnx == dtype) to.tensor.dtype = own;
   if (to.tensor.dtype.bits != 0) return nullptr;
-  const std::string what = std::string(op_.name) + ": " + name + " has a dtype that is ONNX's number " + std::to_string(dtype) +
-                           "; expected float16, bfloat16, float32, float64, an integer or bool";
+  const std::string what = std::string(op_.name) + ": " + name + " has ONNX dtype " + std::to_string(dtype) +
+                           ", which Narrows does not have; expected float16, bfloat16, float32, float64, an integer or bool";
   return refused(NW_INVALID, what.c_str());
 }
 

@@ -124,15 +124,16 @@ void Call::read(uint32_t i) {
   to.data = const_cast<void*>(data), to.byte_offset = 0, to.ndim = static_cast<int32_t>(ndim);
   to.dtype = dtype >= 0 && dtype < 64 ? shim_.dtypes[dtype] : DLDataType{255, 0, 0};
   if (to.dtype.code == 255)
-    return refuse(name_of(i) + " has a dtype that is torch's number " + std::to_string(dtype) +
-                  "; expected float16, bfloat16, float32, float64, an integer or bool");
+    return refuse(name_of(i) + " has torch dtype " + std::to_string(dtype) +
+                  ", which Narrows does not have; expected float16, bfloat16, float32, float64, an integer or bool");
   if (device_type == shim_.cpu) {
     to.device = {kDLCPU, 0};
   } else if (device_type == shim_.cuda) {
     void* stream = nullptr;
-    if (!find_stream(index, &to.device, &stream)) return refuse(name_of(i) + " is on a GPU of which torch gives no stream");
+    if (!find_stream(index, &to.device, &stream))
+      return refuse(name_of(i) + " is on GPU " + std::to_string(index) + ", and torch gives no stream for it");
   } else {
-    return refuse(name_of(i) + " is on a device of torch's type " + std::to_string(device_type) + "; expected the CPU or a GPU");
+    return refuse(name_of(i) + " is on a device of torch type " + std::to_string(device_type) + "; expected the CPU or a GPU");
   }
   pointers_[i] = &to;
 }

@@ -206,7 +206,7 @@ void check_backward(const nw_sig& sig) {
          show_dtype(call.dtype()).c_str());
   if (kind(call.result()) != kFloat)
     fail(NW_INVALID, -1, "%s: a cast to %s has no gradient", call.where_am_i().c_str(), show_dtype(call.result()).c_str());
-  if (call.is_where() && output(sig, 0) != nullptr)
+  if (call.is_where() && find_output(sig, 0) != nullptr)
     fail(NW_INVALID, output_argument(0), "%s: grad_a is wanted, but a is bool and has no gradient; expected NULL",
          call.where_am_i().c_str());
   std::vector<Shape> operands(4);

@@ -86,7 +86,7 @@ void check_backward(const nw_sig& sig) {
     if (recompute == (i == kBackwardOldCell) && !has_input(sig, i))
       fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s is absent (NULL); expected a tensor, as recompute = %d", op.name,
            input_name(op, i).c_str(), recompute ? 1 : 0);
-  if (output(sig, kDLengths) != nullptr)
+  if (find_output(sig, kDLengths) != nullptr)
     fail(NW_INVALID, output_argument(kDLengths),
          "%s: d_lengths is wanted, but lengths are integers and have no gradient; expected NULL", op.name);
 }

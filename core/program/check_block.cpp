@@ -157,7 +157,7 @@ void check_block(const Block& block, const std::set<std::string>& loops, Names& 
 void check_extent(const ExprPtr& extent, const Place& place, Names& names) {
   check_expr(extent, DType::index, place, names);
   if (constant(extent).value_or(0) < 0)
-    fail(NW_INVALID, -1, "%s is %s; it is at least 0", place.what.c_str(), print(extent).c_str());
+    fail(NW_INVALID, -1, "%s is %s; expected 0 or more", place.what.c_str(), print(extent).c_str());
 }
 
 void check_notes(const std::vector<std::pair<std::string, std::string>>& notes, const std::string& what) {

@@ -33,17 +33,18 @@ DType call_type(const std::string& name, const std::vector<ExprPtr>& operands) {
   const Function* const function = find_function(name);
   if (function == nullptr && !is_index_function(name)) unknown_function(name);
   if (of_index && !operands.empty()) return index_call_type(name, operands.size());
-  if (function == nullptr) fail(NW_INVALID, -1, "'%s' is a function of index alone", name.c_str());
+  if (function == nullptr) fail(NW_INVALID, -1, "'%s': expected operands of index only", name.c_str());
   if (operands.size() != static_cast<size_t>(function->operands))
     fail(NW_INVALID, -1, "'%s' takes %d operand%s, not %zu", name.c_str(), function->operands, function->operands == 1 ? "" : "s",
          operands.size());
   const size_t first = name == "where" ? 1 : 0;
   if (first == 1 && operands[0]->dtype != DType::boolean)
-    fail(NW_INVALID, -1, "the condition of 'where' is bool, not %s: %s", name_of(operands[0]->dtype), print(operands[0]).c_str());
+    fail(NW_INVALID, -1, "the condition of 'where', %s, is %s; expected bool", print(operands[0]).c_str(),
+         name_of(operands[0]->dtype));
   const DType dtype = operands[first]->dtype;
   for (size_t i = first; i < operands.size(); ++i) {
     if (operands[i]->dtype != dtype)
-      fail(NW_INVALID, -1, "the operands of '%s' have one type, but %s is %s and %s is %s; cast one of them", name.c_str(),
+      fail(NW_INVALID, -1, "'%s': %s is %s and %s is %s; expected one type, so cast one of them", name.c_str(),
            print(operands[first]).c_str(), name_of(dtype), print(operands[i]).c_str(), name_of(operands[i]->dtype));
   }
   if (!takes(*function, dtype)) fail(NW_INVALID, -1, "'%s' does not take %s", name.c_str(), name_of(dtype));

@@ -57,7 +57,7 @@ void require_text(const Program& program) {
   try {
     parse(print(program));
   } catch (const Failure& failure) {
-    fail(NW_INVALID, -1, "the program that it makes cannot be read again: %s", failure.message.c_str());
+    fail(NW_INVALID, -1, "the resulting program cannot be kept as text: %s", failure.message.c_str());
   }
 }
 

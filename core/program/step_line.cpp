@@ -176,7 +176,7 @@ const StepLine::Value& StepLine::need(const char* key) const {
 
 const std::string& StepLine::text(const char* key) const {
   const auto* const value = std::get_if<std::string>(&need(key));
-  if (value == nullptr) fail(NW_INVALID, -1, "the argument '%s' is a string in quotes", key);
+  if (value == nullptr) fail(NW_INVALID, -1, "argument '%s': expected a string in quotes", key);
   return *value;
 }
 
@@ -184,7 +184,7 @@ std::string StepLine::text(const char* key, const char* or_else) const { return 
 
 int64_t StepLine::number(const char* key) const {
   const auto* const value = std::get_if<int64_t>(&need(key));
-  if (value == nullptr) fail(NW_INVALID, -1, "the argument '%s' is an integer", key);
+  if (value == nullptr) fail(NW_INVALID, -1, "argument '%s': expected an integer", key);
   return *value;
 }
 
@@ -192,7 +192,7 @@ int64_t StepLine::number(const char* key, int64_t or_else) const { return find(k
 
 const std::vector<std::string>& StepLine::texts(const char* key) const {
   const auto* const value = std::get_if<std::vector<std::string>>(&need(key));
-  if (value == nullptr) fail(NW_INVALID, -1, "the argument '%s' is a list of strings", key);
+  if (value == nullptr) fail(NW_INVALID, -1, "argument '%s': expected a list of strings", key);
   return *value;
 }
 
@@ -202,14 +202,17 @@ std::vector<std::string> StepLine::texts(const char* key, const std::vector<std:
 
 std::vector<StepLine::Number> StepLine::numbers(const char* key) const {
   const auto* const value = std::get_if<std::vector<Number>>(&need(key));
-  if (value == nullptr) fail(NW_INVALID, -1, "the argument '%s' is a list of integers", key);
+  if (value == nullptr) fail(NW_INVALID, -1, "argument '%s': expected a list of integers", key);
   return *value;
 }
 
 void StepLine::allow(std::initializer_list<const char*> keys) const {
   for (const auto& argument : arguments_) {
     const auto is_it = [&](const char* key) { return argument.first == key; };
-    if (std::none_of(keys.begin(), keys.end(), is_it)) fail(NW_INVALID, -1, "there is no argument '%s'", argument.first.c_str());
+    if (std::any_of(keys.begin(), keys.end(), is_it)) continue;
+    std::string known;
+    for (const char* key : keys) known += (known.empty() ? "" : ", ") + std::string(key);
+    fail(NW_INVALID, -1, "unknown argument '%s'; expected one of: %s", argument.first.c_str(), known.c_str());
   }
 }
 

@@ -168,7 +168,8 @@ struct Layout {
 
 Layout parse_layout(const std::string& text) {
   const size_t arrow = text.find("->");
-  if (arrow == std::string::npos) fail(NW_INVALID, -1, "the map '%s' is of the form 'i, j -> i // 8, j, i %% 8'", text.c_str());
+  if (arrow == std::string::npos)
+    fail(NW_INVALID, -1, "the map '%s' has no '->'; expected the form 'i, j -> i // 8, j, i %% 8'", text.c_str());
   Layout out;
   Scope scope;
   const auto stripped = [](const std::string& part) {  // blanks in front would be an indented line

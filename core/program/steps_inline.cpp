@@ -17,7 +17,8 @@ void require_plain(const Block& block) {
   const bool is_spatial =
       std::all_of(block.axes.begin(), block.axes.end(), [](const Axis& axis) { return axis.kind == Axis::Kind::spatial; });
   if (!is_spatial || !block.init.empty())
-    fail(NW_INVALID, -1, "block '%s' reduces or carries; only a block of S axes is put into another", block.name.c_str());
+    fail(NW_INVALID, -1, "block '%s' has an R or C axis, or an init; expected S axes only, to put it into another block",
+         block.name.c_str());
 }
 
 // What the axes are where the subscripts, which are the axes themselves, have the given values.
@@ -27,12 +28,14 @@ Substitution solve(const Block& block, const std::vector<ExprPtr>& subscripts, c
     const bool is_name = subscripts[i]->kind == Expr::Kind::name;
     const auto is_it = [&](const Axis& axis) { return is_name && axis.name == subscripts[i]->name; };
     if (std::any_of(block.axes.begin(), block.axes.end(), is_it) && out.emplace(subscripts[i]->name, values[i]).second) continue;
-    fail(NW_INVALID, -1, "block '%s' is put into another only if each subscript is an axis of its own", block.name.c_str());
+    fail(NW_INVALID, -1, "block '%s': expected a different axis as each subscript of its store, to put it into another block",
+         block.name.c_str());
   }
   for (const Axis& axis : block.axes) {
     if (out.count(axis.name) > 0) continue;
     if (constant(axis.extent) != 1)
-      fail(NW_INVALID, -1, "axis '%s' of block '%s' is in no subscript", axis.name.c_str(), block.name.c_str());
+      fail(NW_INVALID, -1, "axis '%s' of block '%s' is in no subscript of its store; expected each axis in one", axis.name.c_str(),
+           block.name.c_str());
     out.emplace(axis.name, make_integer(0));
   }
   return out;
@@ -82,10 +85,11 @@ void require_undisturbed(const Block& producer, const Block& reader) {
 
 const Buffer& need_private(const Program& program, const Block& producer) {
   if (producer.body.size() != 1)
-    fail(NW_INVALID, -1, "block '%s' has %zu stores; one is put into another block", producer.name.c_str(), producer.body.size());
+    fail(NW_INVALID, -1, "block '%s' has %zu stores; expected one, to put it into another block", producer.name.c_str(),
+         producer.body.size());
   const Buffer& buffer = *find_buffer(program, producer.body[0].buffer);
   if (buffer.role != Buffer::Role::allocated)
-    fail(NW_INVALID, -1, "block '%s' writes '%s', which is an output", producer.name.c_str(), buffer.name.c_str());
+    fail(NW_INVALID, -1, "block '%s' writes the tensor '%s'; expected an allocation", producer.name.c_str(), buffer.name.c_str());
   if (users(program, buffer.name, true).size() != 1)
     fail(NW_INVALID, -1, "'%s' is written by other blocks than '%s', too", buffer.name.c_str(), producer.name.c_str());
   if (reads(producer.body[0].value, buffer.name)) fail(NW_INVALID, -1, "block '%s' reads what it writes", producer.name.c_str());

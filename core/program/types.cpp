@@ -86,12 +86,15 @@ class Checker {
     const std::string what = "program '" + program_.name + "': '" + buffer.name + "'";
     if (allocated != (buffer.role == Buffer::Role::allocated))
       fail(NW_INVALID, -1, "%s is %s", what.c_str(),
-           allocated ? "allocated, and has no other role" : "a tensor, and is not allocated");
-    if (!allocated && buffer.scope != Buffer::Scope::global) fail(NW_INVALID, -1, "%s is a tensor, and has no scope", what.c_str());
-    if (allocated && buffer.optional) fail(NW_INVALID, -1, "%s is allocated, and cannot be absent", what.c_str());
+           allocated ? "an allocation with the role of a tensor" : "a tensor with the role of an allocation");
+    if (!allocated && buffer.scope != Buffer::Scope::global)
+      fail(NW_INVALID, -1, "%s is a tensor with a scope; only allocations have one", what.c_str());
+    if (allocated && buffer.optional)
+      fail(NW_INVALID, -1, "%s is an allocation and optional; only an input or an output is optional", what.c_str());
     if (buffer.optional && buffer.role == Buffer::Role::inout)
-      fail(NW_INVALID, -1, "%s is inout, and cannot be absent; expected an optional input and an output", what.c_str());
-    if (buffer.dtype == DType::index) fail(NW_INVALID, -1, "%s holds index; a buffer holds i64", what.c_str());
+      fail(NW_INVALID, -1, "%s is inout and optional; expected an optional input and an output instead", what.c_str());
+    if (buffer.dtype == DType::index)
+      fail(NW_INVALID, -1, "%s has the type index; expected a type of values, such as i64", what.c_str());
     if (buffer.shape.size() > kMaxRank)
       fail(NW_INVALID, -1, "%s has %zu dimensions; at most %d", what.c_str(), buffer.shape.size(), kMaxRank);
     for (const ExprPtr& extent : buffer.shape) check_extent(extent, {what + ": an extent", nullptr, nullptr, false, false}, names_);
@@ -102,7 +105,8 @@ class Checker {
 
   static void check_padding(const Buffer& buffer, const std::string& what) {
     if (buffer.padding.empty()) return;
-    if (buffer.role != Buffer::Role::allocated) fail(NW_INVALID, -1, "%s is a tensor, and has no padding", what.c_str());
+    if (buffer.role != Buffer::Role::allocated)
+      fail(NW_INVALID, -1, "%s is a tensor with padding; only allocations have it", what.c_str());
     if (buffer.padding.size() != buffer.shape.size())
       fail(NW_INVALID, -1, "%s has %zu dimensions, but padding of %zu", what.c_str(), buffer.shape.size(), buffer.padding.size());
     for (const int64_t elements : buffer.padding) {
@@ -111,7 +115,7 @@ class Checker {
              static_cast<long long>(kMaxPadding));
     }
     if (std::all_of(buffer.padding.begin(), buffer.padding.end(), [](int64_t elements) { return elements == 0; }))
-      fail(NW_INVALID, -1, "%s is padded by no element; expected no 'pad'", what.c_str());
+      fail(NW_INVALID, -1, "%s: every padding is 0; leave 'pad' out", what.c_str());
   }
 
   // Of constant extents; an extent of 0 makes the others harmless only where it is known.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin.c -- a complete plugin: one op of its own, on the CPU. Copy it, then change the op. Steps 4 and 5 of a tensor's path.
+/* plugin.c -- a complete plugin: one op of its own, on the CPU. Copy it, then change the op.
  * It needs abi.h, plugin.h and dlpack.h, and links nothing of Narrows:
  *   cc -O3 -Wall -Wextra -fPIC -shared plugin.c -o narrows_example.so $(pkg-config --cflags narrows)
  * Any caller finds it once NARROWS_PLUGIN_PATH names its folder: use.c does. plugin.h says what each slot promises. */

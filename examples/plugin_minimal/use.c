@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* use.c -- calls the op of plugin.c by its name: find the declaration, infer the output, run. Step 1 of a tensor's path.
+/* use.c -- calls the op of plugin.c by its name: find the declaration, infer the output, run.
  *   cc -std=c99 -Wall -Wextra use.c -o use $(pkg-config --cflags --libs narrows) && NARROWS_PLUGIN_PATH=$PWD ./use */
 #include <narrows/narrows.h>
 #include <stdio.h>

@@ -405,7 +405,7 @@ TEST_CASE("a plugin may infer that an output belongs to an absent input") {
   Call call("probe.infer/1", {&a}, {&first, &second});
   REQUIRE(call.infer(rt, specs) == NW_OK);
   CHECK(specs[1].ndim == -1);
-  call.refused(rt, NW_INVALID, 2, {"second", "wanted", "absent"});
+  call.refused(rt, NW_INVALID, 2, {"second", "absent", "expected second = NULL"});
   Call("probe.infer/1", {&a, &b}, {&first, &second}).ok(rt);
 }
 

@@ -128,15 +128,23 @@ ROOT = pathlib.Path(__file__).parents[2]
 PACKAGE = ROOT / "bindings/python/narrows"
 
 
+def string_constants(path):
+    """The strings of a Python file, or those of a C++ file that are one word."""
+    text = path.read_text()
+    if path.suffix == ".py":
+        return {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
+    return set(re.findall(r'"(\w+)"', text))
+
+
 def test_no_ops_name_decides_outside_of_the_sugar():
     text = (ROOT / "docs/internals/python.md").read_text().partition("## Sugar")[2].partition("\n## ")[0]
-    sugar = set(re.findall(r"^\| `(\w+\.py)`", text, re.M))
-    assert sugar and all((PACKAGE / name).exists() for name in sugar)
-    ops = {"conv1d", "elementwise", "lltm"}
-    ops |= {f"{op}_backward" for op in ops}
-    assert ops <= set(narrows.ops)
-    named = {}
-    for path in sorted(PACKAGE.glob("*.py")):
-        words = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)} & ops
-        named |= {path.name: words} if words else {}
+    sugar = {PACKAGE / name for name in re.findall(r"^\| `([\w/]+\.py)`", text, re.M)}
+    ops = set(re.findall(r"^NARROWS_OP\((\w+)\)$", (ROOT / "core/ops/ops.inc").read_text(), re.M))
+    assert sugar and ops and ops <= set(narrows.ops)
+    files = list(PACKAGE.rglob("*.py"))
+    for folder in ("python/src", "torch", "xla"):
+        found = [path for path in (ROOT / "bindings" / folder).rglob("*") if path.suffix in (".h", ".hpp", ".cpp")]
+        assert found, folder
+        files += found
+    named = {path: words for path in files if (words := string_constants(path) & ops)}
     assert named.keys() == sugar, named

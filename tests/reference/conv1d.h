@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d.h -- float64 reference of conv1d and conv1d_backward: the sums of docs/ops.md, term by term, on dense row-major
-// arrays. No step of a tensor's path: it shares no code with core or a backend, and no rearrangement with any kernel.
+// arrays. It shares no code with core or a backend, and no rearrangement with any kernel.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm.h -- float64 reference of lltm and lltm_backward: the formulas of docs/ops.md on dense row-major arrays.
-// No step of a tensor's path: it shares no code with core or a backend, and no rearrangement with any kernel.
+// It shares no code with core or a backend, and no rearrangement with any kernel.
 #pragma once
 
 #include <cstdint>

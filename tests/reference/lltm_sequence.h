@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_sequence.h -- float64 reference of lltm_sequence and lltm_sequence_backward: the formulas of docs/ops.md on dense arrays,
-// one row of one step after the other. No step of a tensor's path: it shares no code with core or a backend.
+// one row of one step after the other. It shares no code with core or a backend.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // harness.h -- what every conformance test stands on: a runtime, test tensors, calls through the public C API, comparisons.
-// It governs tests/conformance; no step of a tensor's path depends on it. It uses narrows.h alone, and device memory only by
-// nw_alloc and nw_copy, so the same tests run on every backend.
+// It governs tests/conformance. It uses narrows.h alone, and device memory only by nw_alloc and nw_copy, so the same tests run on
+// every backend.
 //
 // How to write a test:
 //

@@ -117,7 +117,7 @@ TEST_CASE("add_memory: bytes past the end of addresses, or that are the backend'
   void* data = nullptr;
   REQUIRE(nw_alloc(rt.handle, on(id), 4000, nullptr, &data, nullptr) == NW_OK);
   const auto address = reinterpret_cast<uint64_t>(data);
-  const char* const kept = "expected none that is memory of device";
+  const char* const kept = "overlap memory that device";
   refused(address, 4, kept);
   refused(address + 8192, 4096, kept);  // where the next tensor will lie
   refused(address - 4, 8, kept);

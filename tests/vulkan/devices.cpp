@@ -116,9 +116,9 @@ TEST_CASE("devices: each of two has memory and streams of its own", "[devices]")
   REQUIRE(nw_stream_create(rt.handle, on(1), &stream, &error) == NW_OK);
   CHECK(add(rt, 1, second.data, second.data, second.data, 1000, &error, stream) == NW_OK);
   CHECK(add(rt, 0, first.data, first.data, first.data, 1000, &error, stream) != NW_OK);
-  refused(NW_INVALID, -1, "is none of device 0's");
+  refused(NW_INVALID, -1, "does not belong to device 0");
   CHECK(nw_stream_wait(rt.handle, on(0), nullptr, stream, &error) != NW_OK);
-  refused(NW_INVALID, -1, "is none of device 0's");
+  refused(NW_INVALID, -1, "does not belong to device 0");
   CHECK(nw_stream_destroy(rt.handle, on(1), stream, &error) == NW_OK);
   CHECK(first.are(2));
   CHECK(second.are(40));

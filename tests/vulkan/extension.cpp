@@ -52,7 +52,7 @@ TEST_CASE("addresses: foreign, freed, past the end, of the host or of another de
   refused(1, "no live allocation");
   int no_stream = 0;
   REQUIRE(add(rt, 0, a, a, out, 1000, &error, &no_stream) == NW_INVALID);
-  CHECK(std::strstr(error.message, "is none of device 0's") != nullptr);
+  CHECK(std::strstr(error.message, "does not belong to device 0") != nullptr);
   for (void* data : {a, out}) REQUIRE(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);
 }
 
@@ -178,7 +178,7 @@ TEST_CASE("import_host: an op works in the host's own memory", "[extension]") {
   for (size_t i = 0; i < kSize / 4; ++i) REQUIRE(memory[i] == static_cast<float>(2 * i));
   REQUIRE(nw_free(rt.handle, on(0), data, nullptr, &error) == NW_OK);
   CHECK(vulkan.import_host(vulkan.self, 0, memory + 1, kSize, &data, &error) == NW_INVALID);
-  CHECK(std::strstr(error.message, "expected multiples of") != nullptr);
+  CHECK(std::strstr(error.message, "multiples of") != nullptr);
   CHECK(vulkan.import_host(vulkan.self, 0, memory, kSize - 4, &data, &error) == NW_INVALID);
   CHECK(vulkan.import_host(vulkan.self, 0, nullptr, kSize, &data, &error) == NW_INVALID);
   CHECK(vulkan.import_host(vulkan.self, 9, memory, kSize, &data, &error) == NW_INVALID);
@@ -208,7 +208,7 @@ TEST_CASE("import_host: once, where the device's address is the host's, and noth
       CHECK(status == NW_INVALID);
       CHECK(second == nullptr);
       INFO(error.message);
-      CHECK(std::strstr(error.message, "expected none that is memory of device 0 already") != nullptr);
+      CHECK(std::strstr(error.message, "overlap memory that device 0 has") != nullptr);
     }
     REQUIRE(import(kSize, kSize, &second, &error) == NW_OK);
     for (void* data : {first, second}) CHECK(nw_free(rt.handle, on(0), data, nullptr, nullptr) == NW_OK);

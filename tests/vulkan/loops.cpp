@@ -115,7 +115,7 @@ TEST_CASE("loops: a sum of many terms has them all, or is refused", "[loops]") {
         CHECK(ones.first(call.output) == static_cast<float>(call.terms));
       } else {
         CHECK(status == NW_UNSUPPORTED);
-        CHECK(std::strstr(ones.error.message, "ends them before; use a newer driver") != nullptr);
+        CHECK(std::strstr(ones.error.message, "ends such loops early; use a newer driver") != nullptr);
         CHECK(!all_run);
         CHECK(n > 60'000);
       }

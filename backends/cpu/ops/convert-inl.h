@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert-inl.h -- vectors of accumulators from and to memory of any dtype, alignment and stride. Step 5 of a tensor's path.
-// Compiled once per instruction set.
+// convert-inl.h -- vectors of accumulators from and to memory of any dtype, alignment and stride. Compiled once per instruction
+// set.
 #if defined(NARROWS_CPU_CONVERT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_CPU_CONVERT_INL_H
 #undef NARROWS_CPU_CONVERT_INL_H

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// float_types.h -- the four floating-point dtypes, and single elements at any address. Step 5 of a tensor's path. convert-inl.h
-// does the same for vectors.
+// float_types.h -- the four floating-point dtypes, and single elements at any address. convert-inl.h does the same for vectors.
 #pragma once
 
 #include <bit>

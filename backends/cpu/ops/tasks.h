@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tasks.h -- how an op's work is given to the host's threads, and how its workspace is cut. Step 5 of a tensor's path.
+// tasks.h -- how an op's work is given to the host's threads, and how its workspace is cut.
 #pragma once
 
 #include <algorithm>

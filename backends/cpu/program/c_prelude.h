@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// c_prelude.h -- what stands in front of every program's C: types, arithmetic of subscripts, f16 and bf16. Step 5 of a tensor's
-// path.
+// c_prelude.h -- what stands in front of every program's C: types, arithmetic of subscripts, f16 and bf16.
 #pragma once
 
 #include <set>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // c_printer.h -- how c_source.cpp (functions, loops), c_vectors.cpp (vectorised loops), c_access.cpp (buffers) and c_values.cpp
-// (expressions) share the writing of C. Step 5 of a tensor's path.
+// (expressions) share the writing of C.
 #pragma once
 
 #include <functional>

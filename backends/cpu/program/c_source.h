@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // c_source.h -- a lowered program as C: explicit vectors by the GNU vector extensions, tiles in registers, full tiles apart from
-// partial ones. No name of the program reaches the text. Step 5 of a tensor's path.
+// partial ones. No name of the program reaches the text.
 #pragma once
 
 #include <string>

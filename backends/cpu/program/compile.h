@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compile.h -- the system's C compiler, run at plan time, and the folder that keeps what it made. Step 5 of a tensor's path.
+// compile.h -- the system's C compiler, run at plan time, and the folder that keeps what it made.
 #pragma once
 
 #include <list>

@@ -276,13 +276,13 @@ std::string compile_plugin(const Instance& instance, const std::string& frame, c
 std::string write_half(const std::string& path, const std::string& bytes, mode_t mode) {
   std::string half = path + ".XXXXXX";
   const int file = mkostemp(half.data(), O_CLOEXEC);
-  if (file < 0) refuse(NW_FAILED, -1, "path: no file can be made beside '%s': %s", path.c_str(), std::strerror(errno));
+  if (file < 0) refuse(NW_FAILED, -1, "path: cannot make a file beside '%s': %s", path.c_str(), std::strerror(errno));
   const bool written = write_all(file, bytes) && fchmod(file, mode) == 0;
   const int reason = errno;
   if (const bool closed = close(file) == 0; written && closed) return half;
   const int last = written ? errno : reason;
   unlink(half.c_str());
-  refuse(NW_FAILED, -1, "path: what is to be '%s' cannot be written: %s", path.c_str(), std::strerror(last));
+  refuse(NW_FAILED, -1, "path: cannot write '%s': %s", path.c_str(), std::strerror(last));
 }
 
 // Whole or not at all, and never over a file that is there. Some file systems have no hard links, others no such renaming.
@@ -292,9 +292,10 @@ void place_file(const std::string& path, const std::string& bytes, mode_t mode) 
   int reason = errno;
   if (reason != EEXIST) reason = link(half.c_str(), path.c_str()) == 0 ? 0 : errno;
   unlink(half.c_str());
-  if (reason == EEXIST) refuse(NW_INVALID, -1, "path: '%s' was made by another meanwhile; expected none", path.c_str());
+  if (reason == EEXIST)
+    refuse(NW_INVALID, -1, "path: '%s' was made by another process meanwhile; expected no file there", path.c_str());
   if (reason != 0)
-    refuse(NW_FAILED, -1, "path: what was written beside '%s' cannot be given its name: %s", path.c_str(), std::strerror(reason));
+    refuse(NW_FAILED, -1, "path: cannot rename the file that was written to '%s': %s", path.c_str(), std::strerror(reason));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // export.h -- writes an ordinary plugin with compiled programs inside, which needs neither libnarrows_program nor a compiler where
-// it is loaded. Step 5 of a tensor's path.
+// it is loaded.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // export_text.h -- what is particular to the programs of an exported plugin, as C for the line TABLES of exported.c: declarations,
-// sizes and places of buffers, the numbers of each kernel, the functions that kernels call. Step 5 of a tensor's path.
+// sizes and places of buffers, the numbers of each kernel, the functions that kernels call.
 #pragma once
 
 #include <string>

@@ -70,7 +70,7 @@ struct program {
 
 /* ---- errors ---- */
 
-static int32_t fail(nw_error* error, int32_t status, int32_t argument, const char* format, ...) {
+static int32_t write_error(nw_error* error, int32_t status, int32_t argument, const char* format, ...) {
   if (error == NULL) return status;
   va_list values;
   va_start(values, format);
@@ -83,7 +83,7 @@ static int32_t fail(nw_error* error, int32_t status, int32_t argument, const cha
 }
 /* The first failure of a planned call stays. */
 #define REFUSE(s, code, argument, ...) \
-  ((s)->status != NW_OK ? (void)0 : (void)((s)->status = fail((s)->error, code, argument, __VA_ARGS__)))
+  ((s)->status != NW_OK ? (void)0 : (void)((s)->status = write_error((s)->error, code, argument, __VA_ARGS__)))
 
 /* ---- indices ---- */
 
@@ -281,7 +281,8 @@ static int32_t make_plan(const struct program* p, struct state* s, const struct 
   bind(s, p);
   if (s->status != NW_OK) return s->status;
   const u64 threads = instance->host->num_threads, own = aligned(s->private_bytes);
-  if (own > (1ULL << 62) / threads) return fail(s->error, NW_OUT_OF_MEMORY, -1, "%s: more bytes than there are", s->sig->op);
+  if (own > (1ULL << 62) / threads)
+    return write_error(s->error, NW_OUT_OF_MEMORY, -1, "%s: needs more bytes than the address space has", s->sig->op);
   if (info != NULL) {
     const nw_plan_info found = {info->struct_size, NW_PLAN_CAPTURABLE, aligned(s->shared_bytes) + threads * own, NULL, NULL};
     const size_t known = offsetof(nw_plan_info, backend); /* which the host fills in */
@@ -292,7 +293,7 @@ static int32_t make_plan(const struct program* p, struct state* s, const struct 
   const struct variant* variant = choose(s, p, &is_empty);
   const size_t placed_bytes = p->num_placed * sizeof(struct placed);
   struct plan* plan = calloc(1, sizeof *plan + placed_bytes + variant->num_numbers * sizeof(i64));
-  if (plan == NULL) return fail(s->error, NW_OUT_OF_MEMORY, -1, "%s: no memory for a plan", s->sig->op);
+  if (plan == NULL) return write_error(s->error, NW_OUT_OF_MEMORY, -1, "%s: no memory for a plan", s->sig->op);
   *plan = (struct plan){p, variant, instance, (struct placed*)(plan + 1), NULL, aligned(s->shared_bytes), own, is_empty};
   plan->numbers = (i64*)((char*)plan->placed + placed_bytes);
   memcpy(plan->placed, s->placed, placed_bytes);
@@ -305,20 +306,20 @@ static int32_t plan_call(void* self, const nw_sig* sig, void** out, nw_plan_info
   const struct program* p = NULL;
   for (u32 i = 0; i < NUM_PROGRAMS; ++i)
     if (strcmp(programs[i].op->name, sig->op) == 0) p = &programs[i];
-  if (p == NULL) return fail(error, NW_UNSUPPORTED, -1, "no op '%s'", sig->op);
+  if (p == NULL) return write_error(error, NW_UNSUPPORTED, -1, "no op '%s'", sig->op);
   if (sig->flags & ~(u32)NW_DETERMINISTIC)
-    return fail(error, NW_UNSUPPORTED, -1, "%s: flags are 0x%x; expected 0 or 1", sig->op, sig->flags);
+    return write_error(error, NW_UNSUPPORTED, -1, "%s: flags are 0x%x; expected 0 or 1", sig->op, sig->flags);
   if (sig->kernel != NULL)
-    return fail(error, NW_UNSUPPORTED, -1, "%s: kernel is '%s'; expected none: it has one alone", sig->op, sig->kernel);
+    return write_error(error, NW_UNSUPPORTED, -1, "%s: kernel is '%s'; expected none: it has one alone", sig->op, sig->kernel);
   if (sig->device.device_type != kDLCPU || sig->device.device_id != 0)
-    return fail(error, NW_UNSUPPORTED, -1, "%s: device %d:%d; expected the CPU, 1:0", sig->op, (int)sig->device.device_type,
-                sig->device.device_id);
+    return write_error(error, NW_UNSUPPORTED, -1, "%s: device %d:%d; expected the CPU, 1:0", sig->op, (int)sig->device.device_type,
+                       sig->device.device_id);
   struct state s = {.sig = sig, .error = error};
   s.numbers = calloc(p->num_numbers + 1, sizeof *s.numbers);
   s.loops = calloc(p->num_loops + 1, sizeof *s.loops);
   s.placed = calloc(p->num_placed + 1, sizeof *s.placed);
   const int32_t status = s.numbers == NULL || s.loops == NULL || s.placed == NULL
-                             ? fail(error, NW_OUT_OF_MEMORY, -1, "%s: no memory to plan", sig->op)
+                             ? write_error(error, NW_OUT_OF_MEMORY, -1, "%s: no memory to plan", sig->op)
                              : make_plan(p, &s, self, out, info);
   free(s.numbers);
   free(s.loops);
@@ -442,18 +443,19 @@ static int32_t launch(void* self, const void* planned, const nw_call* call, nw_e
 /* ---- the device: host memory, one stream ---- */
 
 static int32_t known(int32_t id, const void* stream, nw_error* error) {
-  if (id != 0) return fail(error, NW_INVALID, -1, "device %d was asked for; expected 0", id);
-  return stream == NULL ? NW_OK : fail(error, NW_INVALID, -1, "stream %p was given; the only stream of the CPU is NULL", stream);
+  if (id != 0) return write_error(error, NW_INVALID, -1, "device %d was asked for; expected 0", id);
+  return stream == NULL ? NW_OK
+                        : write_error(error, NW_INVALID, -1, "stream %p was given; the only stream of the CPU is NULL", stream);
 }
 static int32_t create(const nw_host* host, void** self, nw_error* error) {
   const char* missing = missing_feature();
   if (missing != NULL)
-    return fail(error, NW_UNAVAILABLE, -1,
-                PLUGIN ": it was exported for " TARGET
-                       ", and this CPU lacks %s; export it with NARROWS_CPU_TARGET set to a target that this CPU has",
-                missing);
+    return write_error(error, NW_UNAVAILABLE, -1,
+                       PLUGIN ": it was exported for " TARGET
+                              ", and this CPU lacks %s; export it with NARROWS_CPU_TARGET set to a target that this CPU has",
+                       missing);
   struct instance* made = malloc(sizeof *made);
-  if (made == NULL) return fail(error, NW_OUT_OF_MEMORY, -1, PLUGIN ": no memory for an instance");
+  if (made == NULL) return write_error(error, NW_OUT_OF_MEMORY, -1, PLUGIN ": no memory for an instance");
   made->host = host;
   *self = made;
   return NW_OK;
@@ -477,7 +479,7 @@ static int32_t alloc_memory(void* self, int32_t id, uint64_t size, void* stream,
   *data = NULL;
   if (size == 0) return NW_OK;
   *data = size > 1ULL << 62 ? NULL : aligned_alloc(NW_WORKSPACE_ALIGN, aligned(size));
-  return *data != NULL ? NW_OK : fail(error, NW_OUT_OF_MEMORY, -1, "%llu bytes of host memory are not to be had", (u64)size);
+  return *data != NULL ? NW_OK : write_error(error, NW_OUT_OF_MEMORY, -1, "cannot allocate %llu bytes of host memory", (u64)size);
 }
 static int32_t free_memory(void* self, int32_t id, void* data, void* stream, nw_error* error) {
   (void)self;
@@ -488,7 +490,8 @@ static int32_t free_memory(void* self, int32_t id, void* data, void* stream, nw_
 static int32_t copy(void* self, DLDevice to, void* dst, DLDevice from, const void* src, uint64_t size, void* stream,
                     nw_error* error) {
   (void)self;
-  if (to.device_type != kDLCPU || from.device_type != kDLCPU) return fail(error, NW_UNSUPPORTED, -1, "a copy; expected CPU memory");
+  if (to.device_type != kDLCPU || from.device_type != kDLCPU)
+    return write_error(error, NW_UNSUPPORTED, -1, "a copy; expected CPU memory");
   if (known(to.device_id | from.device_id, stream, error) != NW_OK) return NW_INVALID;
   if (size != 0) memmove(dst, src, size);
   return NW_OK;
@@ -530,6 +533,6 @@ static const nw_plugin table = {.struct_size = sizeof(nw_plugin),
 
 const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
   if (host_major == NW_ABI_MAJOR) return &table;
-  fail(error, NW_UNSUPPORTED, -1, PLUGIN ": the host speaks ABI %u and this plugin ABI %d", host_major, NW_ABI_MAJOR);
+  write_error(error, NW_UNSUPPORTED, -1, PLUGIN ": the host speaks ABI %u and this plugin ABI %d", host_major, NW_ABI_MAJOR);
   return NULL;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // functions.h -- the functions of a program's values: the kernels of elementwise, so that a program computes what docs/ops.md says,
-// to the bit, however it is run. Step 5 of a tensor's path.
+// to the bit, however it is run.
 #pragma once
 
 #include <string>

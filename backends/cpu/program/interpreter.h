@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // interpreter.h -- kernel `interpreter` of a program: always there, and right for everything. The program becomes a list of steps
-// at plan time, with all sizes and strides as numbers. Step 5 of a tensor's path.
+// at plan time, with all sizes and strides as numbers.
 #pragma once
 
 #include <memory>

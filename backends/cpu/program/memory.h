@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // memory.h -- where a launch's buffers begin: tensors where the caller has them, allocations in the workspace, of which each thread
-// has a part. Step 5 of a tensor's path.
+// has a part.
 #pragma once
 
 #include <string>

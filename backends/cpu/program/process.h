@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// process.h -- runs a program without a shell, within a time. Step 5 of a tensor's path.
+// process.h -- runs a program without a shell, within a time.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// program.h -- tensor programs on the CPU: kernels `compiled` and `interpreter`. Step 5 of a tensor's path.
+// program.h -- tensor programs on the CPU: kernels `compiled` and `interpreter`.
 #pragma once
 
 #include <map>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// steps.h -- what the interpreter runs: steps on cells of 8 bytes, each a function that gives the step after it. Step 5 of a
-// tensor's path.
+// steps.h -- what the interpreter runs: steps on cells of 8 bytes, each a function that gives the step after it.
 #pragma once
 
 #include <cstdint>

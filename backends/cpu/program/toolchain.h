@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// toolchain.h -- the system's C compiler: which one, for how long it may run, what is said where it fails. Step 5 of a tensor's
-// path.
+// toolchain.h -- the system's C compiler: which one, for how long it may run, what is said where it fails.
 #pragma once
 
 #include <string>

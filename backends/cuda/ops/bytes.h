@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bytes.h -- elements at addresses that are no multiple of their size, in kernels. Step 5 of a tensor's path.
+// bytes.h -- elements at addresses that are no multiple of their size, in kernels.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // copy_async_sm80.h -- copies from memory into shared memory that pass no register (cp.async), and rings of stages filled by them.
 // They keep their order among themselves and with barriers, so that a stage is read before the barrier after which it is filled
-// again; that it has arrived only the waits say. Both addresses are multiples of the size. Step 5 of a tensor's path.
+// again; that it has arrived only the waits say. Both addresses are multiples of the size.
 #pragma once
 
 #include "gpu.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtype.h -- the four floating-point dtypes of conv1d and lltm in kernels, and how the host picks one. Step 5 of a tensor's path.
+// dtype.h -- the four floating-point dtypes of conv1d and lltm in kernels, and how the host picks one.
 #pragma once
 
 #include <type_traits>

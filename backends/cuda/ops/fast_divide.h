@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fast_divide.h -- division by a number that a kernel is given: a multiplication and a shift. Step 5 of a tensor's path.
+// fast_divide.h -- division by a number that a kernel is given: a multiplication and a shift.
 #pragma once
 
 #include "backend.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // hopper_sm90a.h -- Hopper's own instructions and tensor maps; for the kernels of conv1d also the transposition of a tile of x.
-// Step 5 of a tensor's path.
 #pragma once
 
 #include <cuda.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// relaxed_capture.h -- planning while a stream is being captured. Step 5 of a tensor's path.
+// relaxed_capture.h -- planning while a stream is being captured.
 #pragma once
 
 #include "gpu.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // compiler.cpp -- NVRTC, CUDA's run-time compiler, opened when it is first asked for: neither its headers nor its library are
-// needed to build. HIP for NVIDIA takes this file too. backends/hip/platform/amd_compiler.cpp is the other one. Step 5 of a
-// tensor's path.
+// needed to build. HIP for NVIDIA takes this file too. backends/hip/platform/amd_compiler.cpp is the other one.
 #include "ops/program/compiler.h"
 
 #include <dirent.h>

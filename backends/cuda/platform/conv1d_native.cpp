@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_native.cpp -- the kernels of conv1d in NVIDIA's own instructions. Step 5 of a tensor's path.
+// conv1d_native.cpp -- the kernels of conv1d in NVIDIA's own instructions.
 #include "ops/conv1d/conv1d_native.h"
 
 namespace narrows::gpu {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // driver.cpp -- contexts, streams and allocations as NVIDIA's driver knows them, by the entry points that the runtime finds:
-// libcuda is not linked. HIP for NVIDIA takes this file too. Step 4 of a tensor's path.
+// libcuda is not linked. HIP for NVIDIA takes this file too.
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 

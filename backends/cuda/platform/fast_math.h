@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // fast_math.h -- single instructions that approximate functions of f32. backends/hip/platform/fast_math.h is the other one;
-// whichever stands on the include path is used. Step 5 of a tensor's path.
+// whichever stands on the include path is used.
 #pragma once
 
 #include "gpu.h"

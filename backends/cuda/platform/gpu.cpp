@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu.cpp -- what differs between the vendors in more than a name, for CUDA. Step 4 of a tensor's path.
+// gpu.cpp -- what differs between the vendors in more than a name, for CUDA.
 #include "gpu.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_native.cpp -- the variants of lltm in NVIDIA's own instructions. Step 5 of a tensor's path.
+// lltm_native.cpp -- the variants of lltm in NVIDIA's own instructions.
 #include "ops/lltm/lltm_native.h"
 
 namespace narrows::gpu {

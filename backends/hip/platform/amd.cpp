@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // amd.cpp -- devices, streams and memory as AMD's runtime knows them. It was compiled, and never run on AMD's hardware:
-// docs/gpu.md. Step 4 of a tensor's path.
+// docs/gpu.md.
 #include <cstdio>
 #include <cstring>
 #include <string_view>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // amd_compiler.cpp -- hiprtc, HIP's run-time compiler, opened when it is first asked for. It was compiled, and never run on AMD's
-// hardware: docs/gpu.md. backends/cuda/platform/compiler.cpp is the other one. Step 5 of a tensor's path.
+// hardware: docs/gpu.md. backends/cuda/platform/compiler.cpp is the other one.
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu.cpp -- what differs between the vendors in more than a name, for HIP on either platform; amd.cpp and nvidia.cpp have what
-// HIP leaves to them. Step 4 of a tensor's path.
+// HIP leaves to them.
 #include "gpu.h"
 
 #include "backend.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// native.cpp -- the kernels in a vendor's own instructions: HIP has none. Step 5 of a tensor's path.
+// native.cpp -- the kernels in a vendor's own instructions: HIP has none.
 #include "ops/conv1d/conv1d.h"
 #include "ops/lltm/lltm_native.h"
 

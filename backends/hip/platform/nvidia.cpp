@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // nvidia.cpp -- devices and memory that HIP's headers for NVIDIA do not tell all of, asked of CUDA; contexts and streams are
-// ../cuda/platform/driver.cpp. Step 4 of a tensor's path.
+// ../cuda/platform/driver.cpp.
 #include <cstdio>
 #include <cstring>
 

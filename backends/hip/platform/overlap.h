@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // overlap.h -- a kernel that is there before the one ahead of it in the stream has ended, which HIP has no word for: an ordinary
-// one. backends/cuda/platform/overlap.h is the other one; whichever stands on the include path is used. Step 5 of a tensor's path.
+// one. backends/cuda/platform/overlap.h is the other one; whichever stands on the include path is used.
 #pragma once
 
 #include "backend.h"

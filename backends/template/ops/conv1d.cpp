@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.cpp -- conv1d in f32 and f64: kernel, plan, launch. Step 5 of a tensor's path. common/conv1d.h has the geometry of it,
-// which is all that a kernel has to know: strides of any sign, groups, padding, and sizes of 0.
+// conv1d.cpp -- conv1d in f32 and f64: kernel, plan, launch. common/conv1d.h has the geometry of it, which is all that a kernel has
+// to know: strides of any sign, groups, padding, and sizes of 0.
 #include "common/conv1d.h"
 
 #include "../backend.h"

@@ -216,7 +216,7 @@ def _compile(command, library, path, verbose):
             print(shlex.join(map(str, command)))
         _run(command)
         if not made.is_file():
-            raise RuntimeError(f"{shlex.join(map(str, command))}\nexit status 0, and it wrote no file; expected a compiler")
+            raise RuntimeError(f"{shlex.join(map(str, command))}\nexited with status 0 but wrote no file; expected a compiler")
         with _kept_in(library.parent):
             os.replace(made, library)  # whoever builds the same at the same time gets a whole file
 

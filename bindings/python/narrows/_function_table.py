@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Made by scripts/functions.py from core/ops/elementwise_functions.toml."""
 
 # name -> (the op's name of the function, operands, dtypes, what it gives, arguments, what they print)

@@ -397,3 +397,8 @@ def lltm(
         kernel=kernel,
         deterministic=deterministic,
     )
+
+
+def run_lltm_sequence(input, weights, bias, old_h, old_cell, lengths, **params):
+    """lltm over the steps of a sequence, for narrows.torch.LLTM: (h, new_h, new_cell)."""
+    return _op_of("lltm_sequence")(input, weights, bias, old_h, old_cell, lengths, **params)

@@ -89,8 +89,8 @@ def without_shape(op, j):
     """What the library says of an output that no call may leave out, where the rule gives it no shape."""
     name = op.outputs[j]
     return (
-        f"{op.op}: {name} has no shape, because the input that it belongs to is absent; expected that input, "
-        f"as {name} is declared without '?'"
+        f"{op.op}: {name} has no shape, because the input that gives it is absent; expected that input: "
+        f"{name} is declared without '?'"
     )
 
 

@@ -507,7 +507,7 @@ class LLTM(torch.nn.Module):
         for layer in range(self.num_layers):
             outputs = []
             for reverse, ending in enumerate(self._endings(layer)):
-                h, new_h, new_cell = _functions._op_of("lltm_sequence")(
+                h, new_h, new_cell = _functions.run_lltm_sequence(
                     input,
                     getattr(self, "weights" + ending),
                     getattr(self, "bias" + ending),

@@ -42,8 +42,8 @@ PyObject* delegate(Call& c, const char* module, const char* function) {
   if (!inputs) return nullptr;
   if (says_how(c))
     return PyErr_Format(PyExc_NotImplementedError,
-                        "%s: stream, backend, kernel and deterministic are for calls that go straight to the "
-                        "library, not for torch's dispatcher, JAX, device= or a number in the place of a required array",
+                        "%s: stream, backend, kernel and deterministic need a direct call. "
+                        "Expected no torch dispatcher, no JAX, no device=, and an array for each required argument",
                         c.declaration.op->name);
   return PyObject_CallFunctionObjArgs(callable.get(), op.get(), inputs.get(), c.out == nullptr ? Py_None : c.out,
                                       c.device == nullptr ? Py_None : c.device, c.symbols.get(), nullptr);

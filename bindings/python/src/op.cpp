@@ -408,11 +408,8 @@ void find_replaced() {
 
 bool refuse_replaced(const Op& op) {
   const char* const name = op.declaration->op->name;
-  PyErr_Format(
-      PyExc_RuntimeError,
-      "%s was made before another plugin with this op was loaded, and would compute what that one does; expected the op as it "
-      "is now, narrows.ops['%s']",
-      name, name);
+  PyErr_Format(PyExc_RuntimeError, "%s: this op object is stale: another plugin replaced the op; use narrows.ops['%s']", name,
+               name);
   return true;
 }
 

@@ -172,7 +172,8 @@ XlaError* run_on_gpu(const CallFrame* frame, const Request& request, nw_runtime*
   if (status != NW_OK) return refuse_call(frame, request, status, error);
   if (capturable && info.workspace_size != 0) {  // which XLA would give to others before the graph is replayed
     nw_plan_release(plan);
-    return refuse(frame, kInternal, "narrows: a call that was planned without a workspace needs one; is an array less aligned?");
+    return refuse(frame, kInternal,
+                  "narrows: the call was planned without a workspace and needs one; an array may be less aligned than it was");
   }
   constexpr size_t kXlaAlign = 16;  // the most that XLA promises, so the rest is asked for as size
   const size_t size = info.workspace_size + NW_WORKSPACE_ALIGN - kXlaAlign;

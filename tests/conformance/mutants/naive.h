@@ -38,7 +38,7 @@ struct Refusal {
   std::string message;
 };
 
-int32_t fail(nw_error* error, int32_t status, int32_t argument, const std::string& message);
+int32_t write_error(nw_error* error, int32_t status, int32_t argument, const std::string& message);
 
 // What a slot of another plugin gave.
 inline void check(int32_t status, const nw_error& error) {
@@ -51,11 +51,11 @@ int32_t guarded(nw_error* error, const Body& body) noexcept {
     body();
     return NW_OK;
   } catch (const Refusal& refusal) {
-    return fail(error, refusal.status, refusal.argument, refusal.message);
+    return write_error(error, refusal.status, refusal.argument, refusal.message);
   } catch (const std::bad_alloc&) {
-    return fail(error, NW_OUT_OF_MEMORY, -1, "naive: out of memory");
+    return write_error(error, NW_OUT_OF_MEMORY, -1, "naive: out of memory");
   } catch (const std::exception& e) {
-    return fail(error, NW_FAILED, -1, e.what());
+    return write_error(error, NW_FAILED, -1, e.what());
   }
 }
 

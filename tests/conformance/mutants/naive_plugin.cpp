@@ -372,7 +372,7 @@ void run(const Plan& plan, const Task& task) {
 }
 
 int32_t launch(void* self, const void* planned, const nw_call* call, nw_error* error) {
-  if (fault(Fault::error_on_success)) fail(error, NW_OK, -1, "naive: nothing is wrong");
+  if (fault(Fault::error_on_success)) write_error(error, NW_OK, -1, "naive: nothing is wrong");
   return guarded(error, [&] {
     const Plan& plan = *static_cast<const Plan*>(planned);
     LaunchMemory memory({instance_of(self).device, plan.device_id, asked(call->stream)}, plan, *call);
@@ -442,7 +442,7 @@ const nw_plugin* table() {
 
 // ---- errors ----
 
-int32_t fail(nw_error* error, int32_t status, int32_t argument, const std::string& message) {
+int32_t write_error(nw_error* error, int32_t status, int32_t argument, const std::string& message) {
   if (error != nullptr) {
     *error = {status, argument, 0, ""};
     std::snprintf(error->message, sizeof error->message, "%s", message.c_str());
@@ -503,12 +503,12 @@ void fill_zero(const View& v) {
 
 const nw_plugin* narrows_plugin_query(uint32_t host_major, nw_error* error) {
   if (host_major != NW_ABI_MAJOR && mutants::wanted_fault() != static_cast<int>(mutants::Fault::any_major)) {
-    naive::fail(error, NW_UNSUPPORTED, -1, "naive: the host speaks ABI " + std::to_string(host_major) + "; expected 1");
+    naive::write_error(error, NW_UNSUPPORTED, -1, "naive: the host speaks ABI " + std::to_string(host_major) + "; expected 1");
     return nullptr;
   }
   mutants::active_fault = mutants::wanted_fault();
   if (mutants::active_fault < 0) {
-    naive::fail(error, NW_INVALID, -1, "naive: NARROWS_TEST_FAULT is none of faults.txt");
+    naive::write_error(error, NW_INVALID, -1, "naive: NARROWS_TEST_FAULT is none of faults.txt");
     return nullptr;
   }
   return naive::load_device(error) == nullptr ? nullptr : naive::table();

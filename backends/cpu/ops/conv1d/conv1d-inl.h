@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d-inl.h -- lines: positions of a signal at a step, as accumulators side by side. Step 5 of a tensor's path. Compiled once
-// per instruction set.
+// conv1d-inl.h -- lines: positions of a signal at a step, as accumulators side by side. Compiled once per instruction set.
 #if defined(NARROWS_CPU_CONV1D_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_CPU_CONV1D_INL_H
 #undef NARROWS_CPU_CONV1D_INL_H

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.cpp -- plans and launches conv1d. Step 5 of a tensor's path. The kernels are in conv1d_direct.cpp, conv1d_dots.cpp,
-// gemm.cpp and conv1d_scalar.cpp.
+// conv1d.cpp -- plans and launches conv1d. The kernels are in conv1d_direct.cpp, conv1d_dots.cpp, gemm.cpp and conv1d_scalar.cpp.
 #include "conv1d.h"
 
 #include "processor.h"
@@ -89,7 +88,7 @@ class ConvPlan final : public Plan {
       direct_ = direct_layout(instance, dtype_, 1, c);
       workspace_size = direct_.workspace_size;
     } else if (choice_ == kDots) {
-      if (!c.has_whole_filters()) refuse(NW_UNSUPPORTED, kW, "conv1d: kernel dots wants the taps of each filter of w side by side");
+      if (!c.has_whole_filters()) refuse(NW_UNSUPPORTED, kW, "conv1d: kernel 'dots' needs contiguous taps in w");
       dots_ = dots_layout(instance, dtype_, c);
       workspace_size = dots_.workspace_size;
     } else if (choice_ == kGemm) {

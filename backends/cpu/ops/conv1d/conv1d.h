@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.h -- the kernels that conv1d and its gradients use. Step 5 of a tensor's path. common/conv1d.h has the geometry.
+// conv1d.h -- the kernels that conv1d and its gradients use. common/conv1d.h has the geometry.
 #pragma once
 
 #include <cstdint>

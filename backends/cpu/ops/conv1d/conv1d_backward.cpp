@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_backward.cpp -- plans and launches conv1d_backward: grad_x, grad_w and grad_bias, each if wanted. Step 5 of a tensor's
-// path. All of its sums are ordered by shape alone.
+// conv1d_backward.cpp -- plans and launches conv1d_backward: grad_x, grad_w and grad_bias, each if wanted. All of its sums are
+// ordered by shape alone.
 #include "conv1d.h"
 
 namespace narrows::cpu {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_direct.cpp -- the direct correlation, for few channels: vectors along the positions, taps broadcast. Step 5 of a
-// tensor's path. A task computes a block of positions of up to eight outputs of one group; a line of the input serves them all.
+// conv1d_direct.cpp -- the direct correlation, for few channels: vectors along the positions, taps broadcast. A task computes a
+// block of positions of up to eight outputs of one group; a line of the input serves them all.
 #include "conv1d.h"
 
 #include <utility>

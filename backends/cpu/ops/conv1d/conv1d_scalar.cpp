@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_scalar.cpp -- conv1d and its gradients as plain loops: the baseline that the other kernels are measured and checked
-// against. Step 5 of a tensor's path.
+// against.
 #include "conv1d.h"
 
 namespace narrows::cpu {

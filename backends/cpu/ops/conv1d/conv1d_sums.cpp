@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_sums.cpp -- the gradients that are sums over batch and positions: grad_w for few channels, and grad_bias. Step 5 of a
-// tensor's path. A row (an output and an input channel; for the bias an output) is cut into splits by shape alone; each split
-// goes through its blocks of positions in order and keeps its sums in f64.
+// conv1d_sums.cpp -- the gradients that are sums over batch and positions: grad_w for few channels, and grad_bias. A row (an output
+// and an input channel; for the bias an output) is cut into splits by shape alone; each split goes through its blocks of positions
+// in order and keeps its sums in f64.
 #include "conv1d.h"
 
 #include "targets.h"

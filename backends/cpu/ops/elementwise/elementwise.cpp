@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise.cpp -- out = function(a, b, c), broadcast. Kernels know contiguous runs and constants only. What is contiguous as a
 // whole is one run; else a block's rows are runs where they lie, if they are long enough; what lies otherwise is copied to and from
-// tiles (elementwise_blocks.cpp). Step 5 of a tensor's path.
+// tiles (elementwise_blocks.cpp).
 #include <hwy/cache_control.h>
 
 #include "elementwise.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise.h -- what the parts of elementwise share. Step 5 of a tensor's path.
+// elementwise.h -- what the parts of elementwise share.
 //   elementwise.cpp          elementwise: validate, plan, launch
 //   elementwise_backward.cpp the same for elementwise_backward
 //   elementwise_blocks.cpp   strided tensors as blocks of contiguous elements

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_backward.cpp -- the gradient of each operand of elementwise: grad_out times a derivative, summed over the axes along
 // which the operand was broadcast. Sums are in f64 whatever the dtype (compensated if that is f64), and their order is a matter of
-// shapes alone. Step 5 of a tensor's path.
+// shapes alone.
 #include <hwy/cache_control.h>
 
 #include <cmath>
@@ -153,22 +153,11 @@ void list_inputs(const Request& r, const Operand* inputs, unsigned reads, const 
   }
 }
 
-// The operand whose layout the walk follows: the one that is broadcast along the fewest dimensions.
-int choose_leader(const Blocks& blocks, int n) {
-  int leader = 0, best = NW_MAX_NDIM + 1;
-  for (int k = 0; k < n; ++k) {
-    int zeros = 0;
-    for (int d = 0; d < blocks.ndim; ++d) zeros += blocks.stride[k][d] == 0 && blocks.extent[d] > 1;
-    if (zeros < best) best = zeros, leader = k;
-  }
-  return leader;
-}
-
 void plan_blocks(const Request& r, const nw_tensor_sig* const* tensors, const Operand* access, int n, int considered,
                  Blocks* blocks) {
   const nw_tensor_sig& shape = input(r.sig, 0);
   collapse(shape, tensors, access, n, considered - 1, blocks);
-  if (const int leader = choose_leader(*blocks, considered); leader != considered - 1)
+  if (const int leader = choose_leader(*blocks, tensors, considered); leader != considered - 1)
     collapse(shape, tensors, access, n, leader, blocks);
   choose_block(blocks, access, considered);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_blocks.cpp -- strided, broadcast, misaligned tensors as blocks of contiguous elements: the space is collapsed once,
-// while planning; a launch then locates blocks and copies only what a kernel cannot use where it lies. Step 5 of a tensor's path.
+// while planning; a launch then locates blocks and copies only what a kernel cannot use where it lies.
 #include <cstdlib>
 #include <utility>
 

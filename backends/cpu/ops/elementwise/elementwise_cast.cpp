@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_cast.cpp -- every dtype to every other: the function `cast`, and how f16 and bf16 reach f32 and return.
-// One rounding, to nearest even; to an integer saturating, NaN to 0; to bool x != 0. Step 5 of a tensor's path.
+// One rounding, to nearest even; to an integer saturating, NaN to 0; to bool x != 0.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_cast.cpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_copy.cpp -- blocks of elements between memory of any strides and tiles. Step 5 of a tensor's path.
+// elementwise_copy.cpp -- blocks of elements between memory of any strides and tiles.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_copy.cpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_erf.h -- erf and its slope at multiples of 1/128, which erf of f64 begins with (elementwise_math-inl.h). The compiler
-// computes them. Step 5 of a tensor's path.
+// computes them.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_exact.cpp -- the gradient of one element where the vectors' expressions leave the range of their type: the formulas
 // of docs/ops.md in long double, which on x86-64 has four more bits of exponent and on arm64 as many and twice the digits. Rare
-// values alone come here (elementwise_grad-inl.h). Step 5 of a tensor's path.
+// values alone come here (elementwise_grad-inl.h).
 #include "elementwise_exact.h"
 
 #include <narrows/ops.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_exact.h -- gradients of the few elements for which the vectors' expressions lack the range. Step 5 of a tensor's
-// path.
+// elementwise_exact.h -- gradients of the few elements for which the vectors' expressions lack the range.
 #pragma once
 
 namespace narrows::cpu {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_fits-inl.h -- the polynomials of elementwise_math-inl.h, from the constant term on, with the error that each leaves.
 // Fitted with 50 digits: by Remez' exchange for the least greatest error, those of exp, erfc and erf's beginning by interpolation
-// at Chebyshev's nodes. Step 5 of a tensor's path.
+// at Chebyshev's nodes.
 #if defined(NARROWS_ELEMENTWISE_FITS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_FITS_INL_H
 #undef NARROWS_ELEMENTWISE_FITS_INL_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_float-inl.h -- the kernels of elementwise for one floating-point type: vectors for what gives the same type, plain
-// loops (elementwise_loops-inl.h) for what gives a bool. Step 5 of a tensor's path.
+// loops (elementwise_loops-inl.h) for what gives a bool.
 #if defined(NARROWS_ELEMENTWISE_FLOAT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_FLOAT_INL_H
 #undef NARROWS_ELEMENTWISE_FLOAT_INL_H

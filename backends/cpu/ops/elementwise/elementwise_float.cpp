@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_float.cpp -- the kernels of elementwise for the floating-point dtypes; those of f16 and bf16 compute in f32. Step 5
-// of a tensor's path.
+// elementwise_float.cpp -- the kernels of elementwise for the floating-point dtypes; those of f16 and bf16 compute in f32.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_float.cpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_fma-inl.h -- a*b + c, rounded once to the type that it is stored in. Step 5 of a tensor's path.
+// elementwise_fma-inl.h -- a*b + c, rounded once to the type that it is stored in.
 #if defined(NARROWS_ELEMENTWISE_FMA_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_FMA_INL_H
 #undef NARROWS_ELEMENTWISE_FMA_INL_H

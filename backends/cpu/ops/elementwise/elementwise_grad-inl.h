@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_grad-inl.h -- the kernels of elementwise_backward for one floating-point type: grad_out times the derivative by one
-// operand, over the whole range of exponents and at special values as docs/ops.md says. Step 5 of a tensor's path.
+// operand, over the whole range of exponents and at special values as docs/ops.md says.
 #if defined(NARROWS_ELEMENTWISE_GRAD_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_GRAD_INL_H
 #undef NARROWS_ELEMENTWISE_GRAD_INL_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_gradients.cpp -- the kernels of elementwise_backward, and the sums over what was broadcast: those of f32 take f16 and
-// bf16 too, whose gradients come in f32 then. Step 5 of a tensor's path.
+// bf16 too, whose gradients come in f32 then.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_gradients.cpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_int-inl.h -- integer functions. Everything wraps; division truncates and by zero gives 0. Step 5 of a tensor's path.
+// elementwise_int-inl.h -- integer functions. Everything wraps; division truncates and by zero gives 0.
 #if defined(NARROWS_ELEMENTWISE_INT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_INT_INL_H
 #undef NARROWS_ELEMENTWISE_INT_INL_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_int.cpp -- the kernels of elementwise for integers and bool. Step 5 of a tensor's path.
+// elementwise_int.cpp -- the kernels of elementwise for integers and bool.
 #include "targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/elementwise/elementwise_int.cpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_loops-inl.h -- whatever gives a bool, and integer functions that are no one or two vector instructions: plain loops,
-// which the compiler vectorises for each target. Step 5 of a tensor's path.
+// which the compiler vectorises for each target.
 #if defined(NARROWS_ELEMENTWISE_LOOPS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_LOOPS_INL_H
 #undef NARROWS_ELEMENTWISE_LOOPS_INL_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_map-inl.h -- a function of vectors over a run: the loop of all kernels that give a floating-point type, and of
-// integer functions that are an instruction or two. Step 5 of a tensor's path.
+// integer functions that are an instruction or two.
 #if defined(NARROWS_ELEMENTWISE_MAP_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_MAP_INL_H
 #undef NARROWS_ELEMENTWISE_MAP_INL_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_math-inl.h -- functions of vectors of f32 or f64: SLEEF's (elementwise_sleef-inl.h), mended where they leave their
 // domain; exp, log, sin, cos, tanh, erf, pow and what is built on them inline, which is faster, from the tables of
-// elementwise_fits-inl.h and elementwise_erf.h. A few ULP over the whole range. Step 5 of a tensor's path.
+// elementwise_fits-inl.h and elementwise_erf.h. A few ULP over the whole range.
 #if defined(NARROWS_ELEMENTWISE_MATH_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_MATH_INL_H
 #undef NARROWS_ELEMENTWISE_MATH_INL_H

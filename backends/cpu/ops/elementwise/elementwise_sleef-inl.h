@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_sleef-inl.h -- SLEEF's functions as functions of vectors, for each instruction set. Step 5 of a tensor's path.
+// elementwise_sleef-inl.h -- SLEEF's functions as functions of vectors, for each instruction set.
 #if defined(NARROWS_ELEMENTWISE_SLEEF_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_SLEEF_INL_H
 #undef NARROWS_ELEMENTWISE_SLEEF_INL_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_sqrt-inl.h -- the square root, correctly rounded. Step 5 of a tensor's path.
+// elementwise_sqrt-inl.h -- the square root, correctly rounded.
 #if defined(NARROWS_ELEMENTWISE_SQRT_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_ELEMENTWISE_SQRT_INL_H
 #undef NARROWS_ELEMENTWISE_SQRT_INL_H

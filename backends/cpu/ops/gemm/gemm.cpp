@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm.cpp -- how a product is cut into tasks. Step 5 of a tensor's path.
-// A task (gemm_task-inl.h) is a block of rows by a group of column panels: it packs its rows of a and its panels of b, and
-// multiplies. A panel whose rows lie side by side is packed by the first tile that is multiplied by it, for which loads and stores
-// are free (4 to 10 % less time), and never where two tiles are all; for few rows b is read where it lies, since packing would cost
-// as much as multiplying. Whole tiles of a small result are stored where it lies, others in the scratch first. Tasks share nothing,
-// so no thread waits for another; what packing costs, that of what two tasks need included, benchmarks/gemm.cpp shows.
+// gemm.cpp -- how a product is cut into tasks. A task (gemm_task-inl.h) is a block of rows by a group of column panels: it packs
+// its rows of a and its panels of b, and multiplies. A panel whose rows lie side by side is packed by the first tile that is
+// multiplied by it, for which loads and stores are free (4 to 10 % less time), and never where two tiles are all; for few rows b is
+// read where it lies, since packing would cost as much as multiplying. Whole tiles of a small result are stored where it lies,
+// others in the scratch first. Tasks share nothing, so no thread waits for another; what packing costs, that of what two tasks need
+// included, benchmarks/gemm.cpp shows.
 #include "gemm.h"
 
 #include "targets.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm.h -- the matrix product under conv1d and lltm: out[m, n] = sum over k of a[m, k] * b[k, n], for operands that are never
-// copied as a whole. Step 5 of a tensor's path. A view says where an element lies (any strides, or a sliding window over a
-// signal); gemm.cpp gathers views into packed panels and multiplies those.
+// copied as a whole. A view says where an element lies (any strides, or a sliding window over a signal); gemm.cpp gathers views
+// into packed panels and multiplies those.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_kernel-inl.h -- the register-blocked micro-kernel: tile (+)= a panel * b panel, every element one chain of multiply-adds in
-// the order of k. A tile's rows are ld apart. Step 5 of a tensor's path. Compiled once per instruction set.
+// the order of k. A tile's rows are ld apart. Compiled once per instruction set.
 #if defined(NARROWS_CPU_GEMM_KERNEL_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_CPU_GEMM_KERNEL_INL_H
 #undef NARROWS_CPU_GEMM_KERNEL_INL_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_pack-inl.h -- packing: panels of an operand, in the order in which a micro-kernel reads them and in the dtype of the sums.
-// Step 5 of a tensor's path. Compiled once per instruction set.
+// Compiled once per instruction set.
 //
 //   dst[(k - k0) * ld + (j - j0)] = view(k, j), zeros from `count` to `width`
 //

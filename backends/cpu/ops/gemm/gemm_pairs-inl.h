@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_pairs-inl.h -- products of bf16 by instructions that take two depths at once: AVX512_BF16's dot product, and AMX's tiles.
-// Step 5 of a tensor's path. Compiled for AVX-512 alone.
+// Compiled for AVX-512 alone.
 //
 // A pair is what a column holds at depths k and k + 1, k in its low half. Operands are packed in squares of 16 pairs by 16 columns,
 // which is what a tile register holds: b's panels as rows of pairs, 48 columns each; a's as 16 pairs of each of 16 rows. What is

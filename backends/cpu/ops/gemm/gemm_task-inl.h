@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_task-inl.h -- what one task of a product does: its block of rows by its group of column panels, packed, multiplied and
-// stored. Step 5 of a tensor's path. Compiled once per instruction set.
+// stored. Compiled once per instruction set.
 #if defined(NARROWS_CPU_GEMM_TASK_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_CPU_GEMM_TASK_INL_H
 #undef NARROWS_CPU_GEMM_TASK_INL_H

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm-inl.h -- the activations of lltm and their derivatives, on vectors of f32 or f64. Step 5 of a tensor's path. Compiled once
-// per instruction set. All come from exp and expm1 of numbers that are not positive, so nothing overflows; NaN goes through.
-// elementwise_math-inl.h's exp takes every number, those far from 0 by a second path that each vector is asked for; here one path
-// takes all that can come, and what it makes of r is expm1, which elu and tanh need.
+// lltm-inl.h -- the activations of lltm and their derivatives, on vectors of f32 or f64. Compiled once per instruction set. All
+// come from exp and expm1 of numbers that are not positive, so nothing overflows; NaN goes through. elementwise_math-inl.h's exp
+// takes every number, those far from 0 by a second path that each vector is asked for; here one path takes all that can come, and
+// what it makes of r is expm1, which elu and tanh need.
 #if defined(NARROWS_CPU_LLTM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_CPU_LLTM_INL_H
 #undef NARROWS_CPU_LLTM_INL_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm.cpp -- plans and launches lltm. Step 5 of a tensor's path. A tile of the product holds the three gates of the same states
-// side by side, so that the cell is computed while the tile is in the first-level cache.
+// lltm.cpp -- plans and launches lltm. A tile of the product holds the three gates of the same states side by side, so that the
+// cell is computed while the tile is in the first-level cache.
 #include "lltm.h"
 
 #include "targets.h"

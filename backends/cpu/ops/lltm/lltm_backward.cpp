@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_backward.cpp -- plans and launches lltm_backward. Step 5 of a tensor's path. First the gradient of the gates, from what
-// forward saved; then the products that spread it over inputs and weights, and the column sums for the bias.
+// lltm_backward.cpp -- plans and launches lltm_backward. First the gradient of the gates, from what forward saved; then the
+// products that spread it over inputs and weights, and the column sums for the bias.
 #include "lltm.h"
 
 #include "targets.h"

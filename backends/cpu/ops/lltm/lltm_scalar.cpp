@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_scalar.cpp -- lltm and its gradients as plain loops with the C library's functions: the baseline that the other kernel is
-// measured and checked against. Step 5 of a tensor's path.
+// measured and checked against.
 #include <cmath>
 
 #include "lltm.h"

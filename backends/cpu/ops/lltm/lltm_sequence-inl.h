@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence-inl.h -- products of some rows of the batch with packed weights. Step 5 of a tensor's path. Compiled once per
-// instruction set.
+// lltm_sequence-inl.h -- products of some rows of the batch with packed weights. Compiled once per instruction set.
 #if defined(NARROWS_CPU_LLTM_SEQUENCE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NARROWS_CPU_LLTM_SEQUENCE_INL_H
 #undef NARROWS_CPU_LLTM_SEQUENCE_INL_H

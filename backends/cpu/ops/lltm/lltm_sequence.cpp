@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence.cpp -- plans and launches lltm_sequence. Step 5 of a tensor's path. Weights are packed once. Then each task takes
-// its rows of the batch through all steps. It makes the input's products of several steps at once, so that they read the weights
-// once; then for each step it adds the state's products, panel by panel, and computes the cell while a panel's gates are in the
-// first-level cache.
+// lltm_sequence.cpp -- plans and launches lltm_sequence. Weights are packed once. Then each task takes its rows of the batch
+// through all steps. It makes the input's products of several steps at once, so that they read the weights once; then for each step
+// it adds the state's products, panel by panel, and computes the cell while a panel's gates are in the first-level cache.
 #include "lltm_sequence.h"
 
 #include "targets.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence.h -- the tensors of lltm_sequence and its gradients, and how their work is cut. Step 5 of a tensor's path. Rows of
-// the batch do not depend on each other. So a task takes some of them through all steps, and no task waits for another one.
+// lltm_sequence.h -- the tensors of lltm_sequence and its gradients, and how their work is cut. Rows of the batch do not depend on
+// each other. So a task takes some of them through all steps, and no task waits for another one.
 #pragma once
 
 #include "common/lltm_sequence.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence_backward.cpp -- plans and launches lltm_sequence_backward. Step 5 of a tensor's path. Each task takes its rows of
-// the batch through all steps, the last one first: the gradient of a step's gates, then its products with the state's weights.
-// The gradients of all gates stay in the workspace. Those of input, weights and bias are then one product each, over all steps.
+// lltm_sequence_backward.cpp -- plans and launches lltm_sequence_backward. Each task takes its rows of the batch through all steps,
+// the last one first: the gradient of a step's gates, then its products with the state's weights. The gradients of all gates stay
+// in the workspace. Those of input, weights and bias are then one product each, over all steps.
 #include "lltm_sequence.h"
 
 #include "targets.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.cpp -- plans and launches conv1d and conv1d_backward: which kernel each part runs on. Step 5 of a tensor's path. The
-// kernels are in conv1d_*.cu; conv1d_native() has those in a vendor's own instructions.
+// conv1d.cpp -- plans and launches conv1d and conv1d_backward: which kernel each part runs on. The kernels are in conv1d_*.cu;
+// conv1d_native() has those in a vendor's own instructions.
 #include <vector>
 
 #include "conv1d.h"

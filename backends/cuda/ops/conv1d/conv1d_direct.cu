@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_direct.cu -- correlations with few channels to a group: sliding windows in registers. Step 5 of a tensor's path.
-// Three kernels: `vectors` for short filters on contiguous rows, which is bound by memory; plan_fir()'s for long ones, bound by
-// arithmetic; `windows` for everything else.
+// conv1d_direct.cu -- correlations with few channels to a group: sliding windows in registers. Three kernels: `vectors` for short
+// filters on contiguous rows, which is bound by memory; plan_fir()'s for long ones, bound by arithmetic; `windows` for everything
+// else.
 #include "conv1d.h"
 #include "conv1d_fir.h"
 #include "conv1d_vectors.h"

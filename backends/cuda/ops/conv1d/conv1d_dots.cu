@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_dots.cu -- correlations with few outputs to a filter: dot products. Step 5 of a tensor's path. A block makes all outputs
-// of some filters. Its threads stride over the products of an output, (channel, tap), so that each weight is read once, and those
-// of neighbours lie side by side. The sums of the threads are then added in a fixed order. Any strides; elements are aligned.
+// conv1d_dots.cu -- correlations with few outputs to a filter: dot products. A block makes all outputs of some filters. Its threads
+// stride over the products of an output, (channel, tap), so that each weight is read once, and those of neighbours lie side by
+// side. The sums of the threads are then added in a fixed order. Any strides; elements are aligned.
 #include "conv1d.h"
 #include "ops/dtype.h"
 #include "ops/fast_divide.h"

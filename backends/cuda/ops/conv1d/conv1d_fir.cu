@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_fir.cu -- long filters on any device and any strides; see conv1d_fir.h. Step 5 of a tensor's path.
+// conv1d_fir.cu -- long filters on any device and any strides; see conv1d_fir.h.
 #include "conv1d_fir.h"
 
 namespace narrows::gpu {

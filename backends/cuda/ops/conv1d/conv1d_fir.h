@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_fir.h -- long filters: a tile of one channel in shared memory, a window of it that moves through registers. Step 5 of a
-// tensor's path. For every G taps (16 bytes) a thread reads 16 bytes of the tile and of the taps and does G * R multiply-adds. The
-// sums are shared by the portable kernel (conv1d_fir.cu) and the one whose tiles arrive asynchronously (conv1d_fir_sm80.cu).
+// conv1d_fir.h -- long filters: a tile of one channel in shared memory, a window of it that moves through registers. For every G
+// taps (16 bytes) a thread reads 16 bytes of the tile and of the taps and does G * R multiply-adds. The sums are shared by the
+// portable kernel (conv1d_fir.cu) and the one whose tiles arrive asynchronously (conv1d_fir_sm80.cu).
 #pragma once
 
 #include "conv1d_product.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_fir_sm80.cu -- long filters over one f32 channel in contiguous rows: persistent blocks with two tiles, of which one
-// arrives (cp.async) while the other is computed. See conv1d_fir.h. Step 5 of a tensor's path.
+// arrives (cp.async) while the other is computed. See conv1d_fir.h.
 #include "conv1d_fir.h"
 #include "conv1d_native.h"
 #include "ops/copy_async_sm80.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_gemm.cu -- correlations as matrix products by plain multiply-adds, on any device. Step 5 of a tensor's path.
+// conv1d_gemm.cu -- correlations as matrix products by plain multiply-adds, on any device.
 #include "conv1d_product.h"
 
 namespace narrows::gpu {

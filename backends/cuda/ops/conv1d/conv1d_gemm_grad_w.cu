@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_gemm_grad_w.cu -- grad_w as a matrix product by plain multiply-adds, on any device. Step 5 of a tensor's path. The sum
-// over batch and positions is cut into slices, by shape and device alone, whose results are added in order.
+// conv1d_gemm_grad_w.cu -- grad_w as a matrix product by plain multiply-adds, on any device. The sum over batch and positions is
+// cut into slices, by shape and device alone, whose results are added in order.
 #include "conv1d_product.h"
 
 namespace narrows::gpu {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_gemm_grad_w_sm80.cu -- grad_w of f32 as a product by plain multiply-adds whose operands arrive asynchronously (cp.async),
-// stages ahead. Step 5 of a tensor's path. Both operands lie in shared memory as they do in memory, along the positions, and are
-// read four positions at once. Taps that slide along the positions come in runs of `Taps`: the same few elements of x, in
-// registers, serve the run. The sum over batch and positions is cut into slices, by shape and device alone, whose results are added
-// in order.
+// stages ahead. Both operands lie in shared memory as they do in memory, along the positions, and are read four positions at once.
+// Taps that slide along the positions come in runs of `Taps`: the same few elements of x, in registers, serve the run. The sum over
+// batch and positions is cut into slices, by shape and device alone, whose results are added in order.
 #include "conv1d_native.h"
 #include "conv1d_product.h"
 #include "ops/copy_async_sm80.h"

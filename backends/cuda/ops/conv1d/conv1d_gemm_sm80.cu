@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_gemm_sm80.cu -- correlations of f32 as products by plain multiply-adds whose operands arrive asynchronously (cp.async),
-// stages ahead. Step 5 of a tensor's path. Nothing but multiply-adds may take much of the issue slots, hence:
+// stages ahead. Nothing but multiply-adds may take much of the issue slots, hence:
 // - Taps that slide along the columns come in runs of `Taps`: one row of x in shared memory, and in registers, serves the run.
 //   Batches follow each other in one line of columns, each with the `Taps - 1` columns more that its last outputs read.
 // - A stage is kChannels channels of one run, so a thread's addresses of x change by a constant from stage to stage.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_lines_sm90a.h -- x as the copy engine walks it: which taps one load of x serves, and x by lines in the workspace where the
-// engine cannot walk it in place. Step 5 of a tensor's path.
+// engine cannot walk it in place.
 #pragma once
 
 #include <algorithm>

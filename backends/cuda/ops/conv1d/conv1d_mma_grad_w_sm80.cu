@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_mma_grad_w_sm80.cu -- grad_w of f16 and bf16 as a product on NVIDIA's matrix units, any strides. Step 5 of a tensor's
-// path. A row for each output channel, 8 columns for each tap and 8 channels; the reduction runs over 8 positions of one batch,
-// then of the next. It is cut into slices, by shape and device alone, whose results are added in order.
+// conv1d_mma_grad_w_sm80.cu -- grad_w of f16 and bf16 as a product on NVIDIA's matrix units, any strides. A row for each output
+// channel, 8 columns for each tap and 8 channels; the reduction runs over 8 positions of one batch, then of the next. It is cut
+// into slices, by shape and device alone, whose results are added in order.
 #include "conv1d_mma_sm80.h"
 #include "conv1d_native.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_mma_sm80.cu -- correlations of f16 and bf16 as products on NVIDIA's matrix units, any strides. Step 5 of a tensor's path.
-// The reduction runs over groups of 8 channels of one tap, then of the next. Weights are packed in that order, with zeros up to
-// whole tiles, into the workspace. A thread gathers 8 channels of one position: neighbouring threads read neighbouring positions.
+// conv1d_mma_sm80.cu -- correlations of f16 and bf16 as products on NVIDIA's matrix units, any strides. The reduction runs over
+// groups of 8 channels of one tap, then of the next. Weights are packed in that order, with zeros up to whole tiles, into the
+// workspace. A thread gathers 8 channels of one position: neighbouring threads read neighbouring positions.
 #include "conv1d_mma_sm80.h"
 #include "conv1d_native.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_mma_sm80.h -- products of f16 and bf16 with sums in f32 on NVIDIA's matrix units (mma.sync), for the kernels of conv1d.
-// Step 5 of a tensor's path.
 #pragma once
 
 #include "conv1d_product.h"

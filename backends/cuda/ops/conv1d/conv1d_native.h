@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_native.h -- what platform/conv1d_native.cpp lists for NVIDIA's GPUs: conv1d in their own instructions, files that no other
-// build has. Each declines a device that lacks them. Step 5 of a tensor's path.
+// build has. Each declines a device that lacks them.
 #pragma once
 
 #include "conv1d.h"

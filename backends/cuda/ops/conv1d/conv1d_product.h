@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_product.h -- correlations and grad_w as matrix products whose operands loaders fetch where they lie: no matrix of the
-// input's windows is ever made. Step 5 of a tensor's path. tile_gemm.h has what a loader is; the tiles of plain multiply-adds and
-// of matrix units share these.
+// input's windows is ever made. tile_gemm.h has what a loader is; the tiles of plain multiply-adds and of matrix units share these.
 #pragma once
 
 #include "conv1d.h"

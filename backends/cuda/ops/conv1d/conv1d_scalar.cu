@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_scalar.cu -- conv1d and its gradients as plain loops, for any strides and any alignment: the baseline that the other
-// kernels are measured and checked against, and what takes the calls that no other kernel does. Step 5 of a tensor's path.
+// kernels are measured and checked against, and what takes the calls that no other kernel does.
 #include "conv1d.h"
 #include "ops/bytes.h"
 #include "ops/dtype.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_split_grad_w_sm90a.cu -- grad_w of f32 on Hopper's matrix units, as accurate as f32's own arithmetic. Step 5 of a tensor's
-// path. ops/gemm/split_sm90a.h says how.
+// conv1d_split_grad_w_sm90a.cu -- grad_w of f32 on Hopper's matrix units, as accurate as f32's own arithmetic.
+// ops/gemm/split_sm90a.h says how.
 //
 // grad_w[o, c, tap] = sum over n and t of grad_y[n, o, t] * x[n, c, t + shift(tap)]. A tile is of one tap, and of some of the
 // positions, whose partial sums the last kernel adds. The larger of grad_y and x is a: it comes raw and is read from another start

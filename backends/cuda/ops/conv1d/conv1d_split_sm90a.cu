@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_split_sm90a.cu -- correlations of f32 on Hopper's matrix units, as accurate as f32's own arithmetic. Step 5 of a tensor's
-// path. ops/gemm/split_sm90a.h says how: a is x, a row for each position; b is w, a column for each output channel. x goes from
-// where it lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it is copied to the workspace
-// first (conv1d_lines_sm90a.h). The sum runs over slices of 32 channels; within one over chunks of neighbouring taps, each of which
-// is a box of x; within one over its taps, each of which is a step.
+// conv1d_split_sm90a.cu -- correlations of f32 on Hopper's matrix units, as accurate as f32's own arithmetic.
+// ops/gemm/split_sm90a.h says how: a is x, a row for each position; b is w, a column for each output channel. x goes from where it
+// lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it is copied to the workspace first
+// (conv1d_lines_sm90a.h). The sum runs over slices of 32 channels; within one over chunks of neighbouring taps, each of which is a
+// box of x; within one over its taps, each of which is a step.
 //
 // A filter is scaled by a power of 2, so that its largest weight has a magnitude from 1 to 2. That is exact, and the sums are
 // scaled back. The last kernel computes anew, by plain multiply-adds, the tiles that lost bits.

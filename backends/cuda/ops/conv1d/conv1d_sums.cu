@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_sums.cu -- the gradients that are sums over batch and positions: grad_w for few channels, and grad_bias. Step 5 of a
-// tensor's path. A row (an output and an input channel; for the bias an output) is cut into splits by shape alone; a block sums
-// one split for some taps at once, and a second kernel adds the splits in order.
+// conv1d_sums.cu -- the gradients that are sums over batch and positions: grad_w for few channels, and grad_bias. A row (an output
+// and an input channel; for the bias an output) is cut into splits by shape alone; a block sums one split for some taps at once,
+// and a second kernel adds the splits in order.
 #include "conv1d.h"
 #include "conv1d_product.h"
 #include "ops/dtype.h"

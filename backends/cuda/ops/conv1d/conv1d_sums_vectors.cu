@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_sums_vectors.cu -- grad_w of short filters on contiguous rows: a window in registers, 16 bytes of grad_y at a time. Step 5
-// of a tensor's path. A row (an output and an input channel) is cut into splits of its tiles by shape alone; a second kernel adds
-// them.
+// conv1d_sums_vectors.cu -- grad_w of short filters on contiguous rows: a window in registers, 16 bytes of grad_y at a time. A row
+// (an output and an input channel) is cut into splits of its tiles by shape alone; a second kernel adds them.
 #include "conv1d_product.h"
 #include "conv1d_vectors.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv1d_vectors.h -- rows of 16-byte vectors, and windows that start anywhere in them: what the kernels for short filters share.
-// Step 5 of a tensor's path.
 #pragma once
 
 #include "conv1d.h"

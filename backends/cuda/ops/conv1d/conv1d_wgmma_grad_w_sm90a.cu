@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_wgmma_grad_w_sm90a.cu -- grad_w of f16 and bf16 on Hopper's matrix units, stride 1, x and grad_y read where they lie. Step
-// 5 of a tensor's path.
+// conv1d_wgmma_grad_w_sm90a.cu -- grad_w of f16 and bf16 on Hopper's matrix units, stride 1, x and grad_y read where they lie.
 //
 // A block makes 128 output channels x 64 channels x a few taps; the reduction runs over blocks of 128 positions of one batch, then
 // of the next, and is cut into slices, by shape and device alone, whose results are added in order. As in the forward pass

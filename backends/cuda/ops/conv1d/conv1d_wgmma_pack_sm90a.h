@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_wgmma_pack_sm90a.h -- weights by taps, as conv1d_wgmma_sm90a.cu writes them to the workspace before its products. Step 5
-// of a tensor's path.
+// conv1d_wgmma_pack_sm90a.h -- weights by taps, as conv1d_wgmma_sm90a.cu writes them to the workspace before its products.
 #pragma once
 
 #include "conv1d_lines_sm90a.h"

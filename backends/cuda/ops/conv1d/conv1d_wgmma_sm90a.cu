@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_wgmma_sm90a.cu -- correlations of f16 and bf16 on Hopper's matrix units. Step 5 of a tensor's path. Weights are packed
-// into the workspace. x goes from where it lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it
-// is copied to the workspace first, one line for each residue of the position modulo the stride.
+// conv1d_wgmma_sm90a.cu -- correlations of f16 and bf16 on Hopper's matrix units. Weights are packed into the workspace. x goes
+// from where it lies to shared memory, if the copy engine (TMA) can walk it and the stride is 1; else it is copied to the workspace
+// first, one line for each residue of the position modulo the stride.
 //
 // A block makes 128 output channels x 256 positions and goes on to the next tile (persistent). The reduction runs over slices of 64
 // channels; within one over chunks of neighbouring taps; within one over its taps. With x contiguous along positions neither the

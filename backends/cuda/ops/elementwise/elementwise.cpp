@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise.cpp -- out = function(a, b, c), broadcast: which table's kernel, what stands in its slots. Step 5 of a tensor's path.
+// elementwise.cpp -- out = function(a, b, c), broadcast: which table's kernel, what stands in its slots.
 #include "elementwise_map.h"
 
 namespace narrows::gpu {
@@ -32,8 +32,8 @@ void plan_width(const ElementwiseRequest& r, const MapRequest& request, int widt
   const int dtype = width < 2 ? NW_DTYPE_FLOAT32 : NW_DTYPE_FLOAT16;
   const auto kernel = find_width(width, r.function.number);
   if (kernel == nullptr)
-    refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' is for simple functions; %s is none of them", r.sig.op, kWidthNames[width],
-           r.function.name);
+    refuse(NW_UNSUPPORTED, -1, "%s: kernel '%s' has no code for %s; expected one of the simple functions", r.sig.op,
+           kWidthNames[width], r.function.name);
   if (r.dtype != dtype)
     refuse(NW_UNSUPPORTED, 0, "%s: kernel '%s' is for %s, not %s", r.sig.op, kWidthNames[width], name_of(dtype), name_of(r.dtype));
   map->plan_width(request, kWidthNames[width], kernel, kWidthElements[width], kWidthAccess[width]);

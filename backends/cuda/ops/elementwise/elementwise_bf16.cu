@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_bf16.cu -- the functions of bf16. Step 5 of a tensor's path.
+// elementwise_bf16.cu -- the functions of bf16.
 #include "elementwise_float.h"
 
 namespace narrows::gpu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_cast.h -- casts to one dtype from each. Step 5 of a tensor's path.
+// elementwise_cast.h -- casts to one dtype from each.
 #pragma once
 
 #include "elementwise_convert.h"

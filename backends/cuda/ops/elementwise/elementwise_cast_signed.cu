@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_cast_signed.cu -- casts to signed integers. Step 5 of a tensor's path.
+// elementwise_cast_signed.cu -- casts to signed integers.
 #include "elementwise_cast.h"
 
 namespace narrows::gpu {

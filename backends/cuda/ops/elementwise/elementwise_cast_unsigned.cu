@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_cast_unsigned.cu -- casts to unsigned integers and bool. Step 5 of a tensor's path.
+// elementwise_cast_unsigned.cu -- casts to unsigned integers and bool.
 #include "elementwise_cast.h"
 
 namespace narrows::gpu {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_convert.h -- casts of one element: to nearest even into floating point, saturating into integers. Step 5 of a
-// tensor's path.
+// elementwise_convert.h -- casts of one element: to nearest even into floating point, saturating into integers.
 #pragma once
 
 #include "elementwise_math.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_f32.cu -- the functions of f32. Step 5 of a tensor's path.
+// elementwise_f32.cu -- the functions of f32.
 #include "elementwise_float.h"
 
 namespace narrows::gpu {

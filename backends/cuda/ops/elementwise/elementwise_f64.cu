@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_f64.cu -- the functions of f64. Step 5 of a tensor's path.
+// elementwise_f64.cu -- the functions of f64.
 #include "elementwise_float.h"
 
 namespace narrows::gpu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_float.h -- the table of functions for a floating-point dtype. Step 5 of a tensor's path.
+// elementwise_float.h -- the table of functions for a floating-point dtype.
 #pragma once
 
 #include "elementwise_functions.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_functions.h -- the functions of elementwise, of one element. What an expression gives is cast to the output's type.
-// Step 5 of a tensor's path.
 #pragma once
 
 #include "elementwise_math.h"

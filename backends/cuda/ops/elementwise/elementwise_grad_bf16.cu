@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_grad_bf16.cu -- the gradients of bf16. Step 5 of a tensor's path.
+// elementwise_grad_bf16.cu -- the gradients of bf16.
 #include "elementwise_gradients.h"
 
 namespace narrows::gpu {

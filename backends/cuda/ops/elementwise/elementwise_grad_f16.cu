@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_grad_f16.cu -- the gradients of f16. Step 5 of a tensor's path.
+// elementwise_grad_f16.cu -- the gradients of f16.
 #include "elementwise_gradients.h"
 
 namespace narrows::gpu {

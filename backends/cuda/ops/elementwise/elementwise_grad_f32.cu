@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_grad_f32.cu -- the gradients of f32. Step 5 of a tensor's path.
+// elementwise_grad_f32.cu -- the gradients of f32.
 #include "elementwise_gradients.h"
 
 namespace narrows::gpu {

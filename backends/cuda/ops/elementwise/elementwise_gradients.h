@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_gradients.h -- grad_out times the derivative of a function by one operand. Subgradients and special values are those
-// of docs/ops.md, which are torch's. Step 5 of a tensor's path.
+// of docs/ops.md, which are torch's.
 #pragma once
 
 #include "elementwise_functions.h"

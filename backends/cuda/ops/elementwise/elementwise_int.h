@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_int.h -- the tables of functions for the two integer dtypes of a width. Step 5 of a tensor's path.
+// elementwise_int.h -- the tables of functions for the two integer dtypes of a width.
 #pragma once
 
 #include "elementwise_functions.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_int16.cu -- the functions of i16 and u16. Step 5 of a tensor's path.
+// elementwise_int16.cu -- the functions of i16 and u16.
 #include "elementwise_int.h"
 
 namespace narrows::gpu {

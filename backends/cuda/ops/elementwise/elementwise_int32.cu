@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_int32.cu -- the functions of i32 and u32. Step 5 of a tensor's path.
+// elementwise_int32.cu -- the functions of i32 and u32.
 #include "elementwise_int.h"
 
 namespace narrows::gpu {

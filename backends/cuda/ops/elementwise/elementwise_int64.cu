@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_int64.cu -- the functions of i64 and u64. Step 5 of a tensor's path.
+// elementwise_int64.cu -- the functions of i64 and u64.
 #include "elementwise_int.h"
 
 namespace narrows::gpu {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_int8.cu -- the functions of i8, u8 and bool. Step 5 of a tensor's path.
+// elementwise_int8.cu -- the functions of i8, u8 and bool.
 #include "elementwise_int.h"
 
 namespace narrows::gpu {

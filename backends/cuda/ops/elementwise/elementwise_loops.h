@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_loops.h -- the kernels that apply a function to elements: in vectors where elements lie side by side, one by one
-// where they lie anywhere. Step 5 of a tensor's path.
+// where they lie anywhere.
 #pragma once
 
 #include "elementwise.h"

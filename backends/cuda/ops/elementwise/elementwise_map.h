@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_map.h -- one function applied to tensors of any strides: which of its kernels, with which arguments, in how many
-// launches. Step 5 of a tensor's path.
+// launches.
 #pragma once
 
 #include <vector>

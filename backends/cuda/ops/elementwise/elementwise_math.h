@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_math.h -- f32 and f64 functions that the vendor's library lacks, a few units in the last place over the whole range.
-// Step 5 of a tensor's path.
 #pragma once
 
 #include <cmath>

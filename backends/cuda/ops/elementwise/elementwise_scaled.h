@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_scaled.h -- numbers with an exponent of their own, in which nothing overflows or underflows, and the products and
 // quotients that gradients make of them, rounded to the dtype once. Slower than the plain expressions, hence out of line and only
-// for operands whose factors leave the range of normal numbers. Step 5 of a tensor's path.
+// for operands whose factors leave the range of normal numbers.
 #pragma once
 
 #include "elementwise_math.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_sum.h -- the kernels that sum what a function gives, over the axes along which an operand was broadcast. The order
-// is a matter of shapes alone, and every sum carries what rounding took from it. Step 5 of a tensor's path.
+// is a matter of shapes alone, and every sum carries what rounding took from it.
 #pragma once
 
 #include "elementwise_loops.h"

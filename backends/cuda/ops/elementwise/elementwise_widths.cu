@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_widths.cu -- kernels that access memory in one way only, whatever suits the GPU: one element a thread (f32, f16), a
 // pair (f16x2), four pairs (f16x8), one 16-byte load and store (f32x4, f16x8_pack). For simple functions on contiguous tensors; to
-// measure what the width of an access is worth. Step 5 of a tensor's path.
+// measure what the width of an access is worth.
 #include "elementwise_functions.h"
 #include "elementwise_loops.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm_library.cpp -- products of matrices by cuBLASLt or hipBLASLt, which is opened when the first one is planned;
-// platform/blaslt.h says what the two differ in. Step 5 of a tensor's path.
+// platform/blaslt.h says what the two differ in.
 #include "gemm_library.h"
 
 #include <dlfcn.h>

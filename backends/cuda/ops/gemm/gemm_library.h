@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_library.h -- products of matrices by the vendor's own library, where the machine has it. Step 5 of a tensor's path. Nothing
-// needs it: every op has kernels of its own. It is cuBLASLt for cuda and hipBLASLt for hip (platform/blaslt.h).
+// gemm_library.h -- products of matrices by the vendor's own library, where the machine has it. Nothing needs it: every op has
+// kernels of its own. It is cuBLASLt for cuda and hipBLASLt for hip (platform/blaslt.h).
 #pragma once
 
 #include <memory>
@@ -44,6 +44,6 @@ std::unique_ptr<const Gemm> plan_gemm(int device, const GemmShape& shape, std::s
 
 // The end of planning: captures a launch and throws it away, so that its kernels are loaded, and what the library refuses is known
 // before the call. "", or what was refused. Throws common::Refusal if the device is lost.
-std::string rehearse(const Gemm& gemm, const GemmShape& shape);
+std::string warm_up(const Gemm& gemm, const GemmShape& shape);
 
 }  // namespace narrows::gpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // mma_sm80.h -- NVIDIA's matrix units by mma.sync, of f16 and bf16 with sums in f32, and where operands lie in shared memory for
-// them. Step 5 of a tensor's path. The kernels of conv1d and of lltm_backward read operands so that lie along the reduction or
-// across it; those of lltm, which all lie along it, have tile_mma_sm80.h.
+// them. The kernels of conv1d and of lltm_backward read operands so that lie along the reduction or across it; those of lltm, which
+// all lie along it, have tile_mma_sm80.h.
 #pragma once
 
 #include "ops/copy_async_sm80.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// split_sm90a.h -- products of f32 on Hopper's matrix units, as accurate as f32's own arithmetic. Step 5 of a tensor's path.
+// split_sm90a.h -- products of f32 on Hopper's matrix units, as accurate as f32's own arithmetic.
 //
 // The units multiply numbers of 8 significant bits (bf16) and add in f32. An f32 number is the sum of three such numbers, high,
 // middle and low, exactly. Of the nine products of two numbers' parts the six largest are summed; the other three are below f32's

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_gemm.h -- a block's tile of a matrix product: sums[row, column] = sum over k of a(row, k) * b(column, k), with plain
-// multiply-adds, on any device. What an operand is, a loader says; what becomes of the sums, the kernel. Step 5 of a tensor's path.
-// conv1d and lltm make their kernels of it; tile_mma_sm80.h has the same interface on NVIDIA's matrix units.
+// multiply-adds, on any device. What an operand is, a loader says; what becomes of the sums, the kernel. conv1d and lltm make their
+// kernels of it; tile_mma_sm80.h has the same interface on NVIDIA's matrix units.
 //
 // A kernel for a product of plain matrices, whole:
 //

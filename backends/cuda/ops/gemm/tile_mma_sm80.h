@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_mma_sm80.h -- a block's tile of a matrix product on NVIDIA's matrix units (mma.sync): sums[row, column] = sum over k of
 // a(row, k) * b(column, k). f16 and bf16 from sm_80 on, summed in f32. f32 and f64 on sm_90, summed in f64: there the f64 units are
-// as fast as plain f32 multiply-adds and need far fewer instructions; products of f32 are exact in f64. Step 5 of a tensor's path.
+// as fast as plain f32 multiply-adds and need far fewer instructions; products of f32 are exact in f64.
 //
 //   using Tile = MmaTile<f16, 4, 4, 2, 4>;       // 2 x 4 warps, each 4 * 16 rows x 4 * 8 columns: 128 x 128 sums
 //   extern __shared__ uint4 shared[];            // Stages * Tile::kStageUnits

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm.cu -- plans and launches lltm, and its plainest kernel. Step 5 of a tensor's path. Every variant of our own is one
-// kernel of one signature, so a plan is a kernel and a grid; but for some, which launch themselves.
+// lltm.cu -- plans and launches lltm, and its plainest kernel. Every variant of our own is one kernel of one signature, so a plan
+// is a kernel and a grid; but for some, which launch themselves.
 #include "lltm_as_conv1d.h"
 #include "lltm_cell.h"
 #include "lltm_library.h"

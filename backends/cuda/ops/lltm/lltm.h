@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm.h -- the tensors of lltm and its gradients in kernels, and the variants that the plans choose from. Step 5 of a tensor's
-// path. The left operand of G = [old_h, input] * weights^T + bias is never built: the product is a sum of two, over the two column
-// ranges of weights.
+// lltm.h -- the tensors of lltm and its gradients in kernels, and the variants that the plans choose from. The left operand of G =
+// [old_h, input] * weights^T + bias is never built: the product is a sum of two, over the two column ranges of weights.
 #pragma once
 
 #include <memory>

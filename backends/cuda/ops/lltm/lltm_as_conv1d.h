@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_as_conv1d.h -- the products of lltm and lltm_backward in f32 on matrix units, as accurate as f32's own arithmetic. Step 5 of
-// a tensor's path. Each is a correlation of one tap, which conv1d_split_sm90a.cu computes: a channel for each term of the sum.
+// lltm_as_conv1d.h -- the products of lltm and lltm_backward in f32 on matrix units, as accurate as f32's own arithmetic. Each is a
+// correlation of one tap, which conv1d_split_sm90a.cu computes: a channel for each term of the sum.
 #pragma once
 
 #include "lltm_backward.h"

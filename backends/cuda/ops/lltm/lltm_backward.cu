@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_backward.cu -- plans and launches lltm_backward, its gradient of the gates, and its plainest products. Step 5 of a tensor's
-// path.
+// lltm_backward.cu -- plans and launches lltm_backward, its gradient of the gates, and its plainest products.
 #include "lltm_backward.h"
 
 #include <optional>

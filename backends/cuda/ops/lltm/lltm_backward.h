@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_backward.h -- what the kernels of lltm_backward work on. Step 5 of a tensor's path. First the gradient of the gates, into
-// the workspace; then the products that spread it over inputs, weights and bias, all in one launch; then, where a long reduction
-// was cut into slices, their sums. Matrix units of 16 bits take the gradient of the gates in two parts, into which it is split
-// first, and leave d_bias to sums of its own (lltm_bias.h).
+// lltm_backward.h -- what the kernels of lltm_backward work on. First the gradient of the gates, into the workspace; then the
+// products that spread it over inputs, weights and bias, all in one launch; then, where a long reduction was cut into slices, their
+// sums. Matrix units of 16 bits take the gradient of the gates in two parts, into which it is split first, and leave d_bias to sums
+// of its own (lltm_bias.h).
 #pragma once
 
 #include "lltm.h"

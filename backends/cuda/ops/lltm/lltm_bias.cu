@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_bias.cu -- d_bias beside products that do not make it, as its own sums. Step 5 of a tensor's path.
+// lltm_bias.cu -- d_bias beside products that do not make it, as its own sums.
 #include "lltm_bias.h"
 
 #include "lltm_cell.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_bias.h -- d_bias beside products that do not make it, as its own sums. Step 5 of a tensor's path.
+// lltm_bias.h -- d_bias beside products that do not make it, as its own sums.
 #pragma once
 
 #include "lltm_backward.h"

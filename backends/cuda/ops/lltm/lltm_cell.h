@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_cell.h -- what the kernels of lltm do with one element and one cell: access at any address, the activations, their
-// derivatives, the update. Step 5 of a tensor's path.
+// derivatives, the update.
 #pragma once
 
 #include "lltm.h"

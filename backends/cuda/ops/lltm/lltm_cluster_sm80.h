@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_cluster_sm80.h -- blocks of a cluster in the kernels of lltm: one another's shared memory, from sm_90 on. A cluster of one
-// block is a plain block on any device. Step 5 of a tensor's path.
+// block is a plain block on any device.
 #pragma once
 
 #include <cooperative_groups.h>

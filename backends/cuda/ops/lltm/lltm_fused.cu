@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_fused.cu -- lltm as one tiled product: a tile holds the three gates of the same states side by side, so the thread that has
-// summed a cell's gates also updates the cell. Step 5 of a tensor's path. For any device, dtype and strides.
+// summed a cell's gates also updates the cell. For any device, dtype and strides.
 #include "lltm_cell.h"
 #include "ops/gemm/tile_gemm.h"
 

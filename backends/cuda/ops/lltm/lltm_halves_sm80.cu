@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_halves_sm80.cu -- the split of the gates' gradients into two parts of 16 bits (lltm_halves_sm80.h), and the products of
-// lltm_backward in f16 and bf16 by mma.sync: both parts times one tile of the other operand. Step 5 of a tensor's path.
+// lltm_backward in f16 and bf16 by mma.sync: both parts times one tile of the other operand.
 //
 // Operands lie in shared memory as they do outside, since copies run 16 bytes at a time: weights and [old_h, input] with columns
 // together, the gradients along the reduction on the way to the inputs and across it on the way to the weights.

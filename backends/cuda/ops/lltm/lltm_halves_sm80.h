@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_halves_sm80.h -- the gradient of the gates as two elements of 16 bits, for the kernels of lltm_backward on NVIDIA's 16-bit
-// matrix units. Step 5 of a tensor's path. They take 16 bits, and the gradient of a gate has 24: it is split into the sum of two
-// elements (lltm_split.h), where it lies. 64 gradients of a row, 256 bytes, become their 64 first parts and then their 64 second
-// ones. Rows are whole such chunks; what follows the last gate is 0. A product is the sum of one over each of the two parts, side
-// by side.
+// matrix units. They take 16 bits, and the gradient of a gate has 24: it is split into the sum of two elements (lltm_split.h),
+// where it lies. 64 gradients of a row, 256 bytes, become their 64 first parts and then their 64 second ones. Rows are whole such
+// chunks; what follows the last gate is 0. A product is the sum of one over each of the two parts, side by side.
 #pragma once
 
 #include "lltm_backward.h"

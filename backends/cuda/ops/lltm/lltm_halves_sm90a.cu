@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_halves_sm90a.cu -- the products of lltm_backward in f16 and bf16 on Hopper's matrix units (wgmma): both parts of the gates'
-// gradients (lltm_halves_sm80.h) times one tile of the other operand. Step 5 of a tensor's path.
+// gradients (lltm_halves_sm80.h) times one tile of the other operand.
 //
 // A block makes 128 rows x 128 columns, and the two blocks of a cluster neighbouring columns of the same rows: each fetches half of
 // the gradients for both. There are at most as many blocks as multiprocessors. Each cluster makes its part of the tiles on the way

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_library.cu -- lltm in f16 and bf16 with the vendor's library: two products into the workspace, of old_h and of input, then a
-// kernel of cells. Step 5 of a tensor's path.
+// kernel of cells.
 #include "lltm_library.h"
 
 #include "lltm_cell.h"
@@ -79,7 +79,7 @@ LltmChoice lltm_library(const LltmRequest& request) {
                              {3 * z.state, false},
                              false};
     auto gemm = plan_gemm(request.device.id, shape, &choice.reason);
-    if (gemm != nullptr) choice.reason = rehearse(*gemm, shape);
+    if (gemm != nullptr) choice.reason = warm_up(*gemm, shape);
     return gemm;
   };
   gemms->states = plan(lltm_forward::kOldH, z.state);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_library.h -- the variants of lltm and lltm_backward in f16 and bf16 whose products are the vendor's library's. Step 5 of a
-// tensor's path.
+// lltm_library.h -- the variants of lltm and lltm_backward in f16 and bf16 whose products are the vendor's library's.
 #pragma once
 
 #include "lltm_backward.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_library_backward.cu -- what surrounds the library's products in lltm_backward: the split of the gates' gradients, the
-// operands below each other, the sums. Step 5 of a tensor's path. lltm_library.h has the whole.
+// operands below each other, the sums. lltm_library.h has the whole.
 #include <type_traits>
 
 #include "lltm_cell.h"
@@ -96,7 +96,7 @@ class Products final : public LltmLibraryProducts {
       : z_(sizes), gates_(3 * sizes.state), in_sums_(library_sums_size(sizes) > 0) {
     const auto plan = [&](const GemmShape& shape) {
       auto gemm = plan_gemm(device.id, shape, reason);
-      if (gemm != nullptr) *reason = rehearse(*gemm, shape);
+      if (gemm != nullptr) *reason = warm_up(*gemm, shape);
       return gemm;
     };
     first_ = wanted.d_old_h ? 0 : z_.state;

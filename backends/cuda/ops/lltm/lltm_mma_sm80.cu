@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_mma_sm80.cu -- lltm on NVIDIA's matrix units (tile_mma_sm80.h), fused: a thread has the three gates of its cells. A
-// reduction may be split over two warps and over the blocks of a cluster. Step 5 of a tensor's path.
+// reduction may be split over two warps and over the blocks of a cluster.
 #include "lltm_cell.h"
 #include "lltm_cluster_sm80.h"
 #include "lltm_native.h"

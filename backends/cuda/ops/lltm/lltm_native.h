@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_native.h -- the variants of lltm in NVIDIA's own instructions. Step 5 of a tensor's path. Where their files are not built,
-// the table is empty: platform/lltm_native.cpp.
+// lltm_native.h -- the variants of lltm in NVIDIA's own instructions. Where their files are not built, the table is empty:
+// platform/lltm_native.cpp.
 #pragma once
 
 #include "lltm_backward.h"

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_pipelined_sm80.cu -- lltm in f32 on NVIDIA GPUs: copies to shared memory run ahead of the sums, and a reduction can be split
-// over the warps of a block and, from sm_90 on, over the blocks of a cluster, so that few cells still fill the device. Step 5 of a
-// tensor's path.
-// Rows of [old_h, input] and of weights are both contiguous along the reduction. They are kept so: a thread reads 16 bytes, 4 k, of
-// each of its rows and multiplies all pairs. Rows lie an odd number of 16-byte units apart, so 8 neighbours touch every bank.
+// over the warps of a block and, from sm_90 on, over the blocks of a cluster, so that few cells still fill the device. Rows of
+// [old_h, input] and of weights are both contiguous along the reduction. They are kept so: a thread reads 16 bytes, 4 k, of each of
+// its rows and multiplies all pairs. Rows lie an odd number of 16-byte units apart, so 8 neighbours touch every bank.
 #include "lltm_cell.h"
 #include "lltm_cluster_sm80.h"
 #include "lltm_native.h"

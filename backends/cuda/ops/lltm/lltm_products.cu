@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_products.cu -- the products of lltm_backward as tiles of one grid, for any device, dtype and strides. Step 5 of a tensor's
-// path.
+// lltm_products.cu -- the products of lltm_backward as tiles of one grid, for any device, dtype and strides.
 #include "lltm_backward.h"
 #include "lltm_cell.h"
 #include "lltm_tile.h"

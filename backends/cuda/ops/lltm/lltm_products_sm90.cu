@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_products_sm90.cu -- the products of lltm_backward in f32 and f64 on the f64 matrix units of sm_90 (see tile_mma_sm80.h).
-// Step 5 of a tensor's path.
 //
 // Operands lie in shared memory as they do outside, since copies run 16 bytes at a time: along k (the gradient of the gates on the
 // way to the inputs) or along the results. A thread reads single elements, and widens those of f32.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence.cpp -- lltm_sequence and lltm_sequence_backward by calls of the other ops, step after step. Step 5 of a tensor's
-// path. A variant that keeps the weights on the multiprocessors over all steps goes before this one in kKernels.
+// lltm_sequence.cpp -- lltm_sequence and lltm_sequence_backward by calls of the other ops, step after step. A variant that keeps
+// the weights on the multiprocessors over all steps goes before this one in kKernels.
 #include "common/lltm_sequence_steps.h"
 
 #include "backend.h"

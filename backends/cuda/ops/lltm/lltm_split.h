@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_split.h -- an f32 gradient as a sum of two elements of 16 bits, which matrix units take. Step 5 of a tensor's path. A host
-// compiler reads it too, for its test.
+// lltm_split.h -- an f32 gradient as a sum of two elements of 16 bits, which matrix units take. A host compiler reads it too, for
+// its test.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_tile.h -- which tile a block of lltm_backward's products makes. Step 5 of a tensor's path.
+// lltm_tile.h -- which tile a block of lltm_backward's products makes.
 #pragma once
 
 #include "lltm_backward.h"

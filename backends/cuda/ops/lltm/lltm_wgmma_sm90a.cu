@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_wgmma_sm90a.cu -- lltm in f16 and bf16 on Hopper's matrix units (wgmma), fused. Step 5 of a tensor's path.
+// lltm_wgmma_sm90a.cu -- lltm in f16 and bf16 on Hopper's matrix units (wgmma), fused.
 //
 // A block makes 64 * kWarpgroups * kRowTiles rows x kStates states: of every weight tile the three gates of the same states, one
 // below the other, so that a thread has all three of its cells. Warpgroup 0 feeds the copy engine (TMA), the others multiply. The

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // compiler.h -- the vendor's run-time compiler, opened when the first program is planned, and modules of what it makes. Of the
-// platform: NVRTC or hiprtc. Step 5 of a tensor's path.
+// platform: NVRTC or hiprtc.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// prelude.cpp -- what the text of a program begins with, for CUDA's and HIP's run-time compilers, which have no headers. Step 5 of
-// a tensor's path.
+// prelude.cpp -- what the text of a program begins with, for CUDA's and HIP's run-time compilers, which have no headers.
 #include "ops/program/source.h"
 #include "program_texts.h"
 

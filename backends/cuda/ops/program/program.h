@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// program.h -- tensor programs on a GPU: their kernels are printed, compiled at run time and kept. Step 5 of a tensor's path.
+// program.h -- tensor programs on a GPU: their kernels are printed, compiled at run time and kept.
 #pragma once
 
 #include <memory>

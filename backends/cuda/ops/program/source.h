@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // source.h -- the kernels of a program as text for the vendor's run-time compiler: CUDA and HIP alike. What it has in common with
-// other vendors' is in common/program_printer.h. Step 5 of a tensor's path.
+// other vendors' is in common/program_printer.h.
 #pragma once
 
 #include <string>

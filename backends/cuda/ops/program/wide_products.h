@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // wide_products.h -- tiles of products where the unit's own are 16 x 16 x 16, as AMD's: two of a program's side by side are one.
 // Each thread of a wave has NW_FACTORS elements of a factor and NW_SUMS sums, whose places nw_depth() and nw_row() give:
-// prelude.cpp. Step 5 of a tensor's path.
+// prelude.cpp.
 #pragma once
 
 #include <string>

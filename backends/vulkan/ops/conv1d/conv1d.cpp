@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.cpp -- plans and records conv1d and conv1d_backward: which kernel each part runs on. Step 5 of a tensor's path. The
-// kernels are in conv1d_correlations.cpp and conv1d_sums.cpp.
+// conv1d.cpp -- plans and records conv1d and conv1d_backward: which kernel each part runs on. The kernels are in
+// conv1d_correlations.cpp and conv1d_sums.cpp.
 #include "conv1d.h"
 
 namespace narrows::vulkan {

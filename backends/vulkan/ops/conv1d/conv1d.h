@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d.h -- the parts that conv1d and conv1d_backward are put together from, and the kernels that each part may run on. Step 5 of
-// a tensor's path. A part is a correlation (the forward pass; one residue of grad_x) or a sum over batch and positions (grad_w,
-// grad_bias). Every kernel family plans a part, or says that it isn't made for it.
+// conv1d.h -- the parts that conv1d and conv1d_backward are put together from, and the kernels that each part may run on. A part is
+// a correlation (the forward pass; one residue of grad_x) or a sum over batch and positions (grad_w, grad_bias). Every kernel
+// family plans a part, or says that it isn't made for it.
 #pragma once
 
 #include "common/conv1d.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_correlations.cpp -- the kernels of a correlation. Step 5 of a tensor's path.
+// conv1d_correlations.cpp -- the kernels of a correlation.
 #include <initializer_list>
 
 #include "conv1d.h"

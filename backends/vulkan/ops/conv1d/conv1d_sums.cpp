@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv1d_sums.cpp -- the kernels of the gradients that are sums over batch and positions. Step 5 of a tensor's path. Long sums are
-// cut into slices by shape alone (and by the size of the matrix unit's tiles), whose results are added in order.
+// conv1d_sums.cpp -- the kernels of the gradients that are sums over batch and positions. Long sums are cut into slices by shape
+// alone (and by the size of the matrix unit's tiles), whose results are added in order.
 #include "conv1d.h"
 
 namespace narrows::vulkan {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise.cpp -- out = function(a, b, c), broadcast: which program, what stands in its slots. Step 5 of a tensor's path.
+// elementwise.cpp -- out = function(a, b, c), broadcast: which program, what stands in its slots.
 #include "elementwise_map.h"
 
 namespace narrows::vulkan {

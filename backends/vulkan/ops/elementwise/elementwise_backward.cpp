@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // elementwise_backward.cpp -- the gradient of each operand of elementwise: grad_out times a derivative, summed over the axes along
-// which the operand was broadcast. Step 5 of a tensor's path.
+// which the operand was broadcast.
 #include "common/sums.h"
 #include "elementwise_map.h"
 

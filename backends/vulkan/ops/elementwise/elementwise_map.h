@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_map.h -- one function applied to tensors of any strides: which of its pipelines, with which arguments. Step 5 of a
-// tensor's path.
+// elementwise_map.h -- one function applied to tensors of any strides: which of its pipelines, with which arguments.
 //   elementwise.cpp           elementwise: validate, plan, record; elementwise_backward.cpp: the same for elementwise_backward
 //   shaders/elementwise/elementwise.comp  the functions, elementwise_cast.comp the casts, both over the loops of
 //   elementwise_loop.glsl

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gemm.h -- what conv1d, lltm and their gradients share: the modules of a dtype, the tiles of shaders/gemm/gemm.glsl, the sums of a
-// reduction cut into slices, zeros. Step 5 of a tensor's path.
+// reduction cut into slices, zeros.
 #pragma once
 
 #include "backend.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm.cpp -- plans and records lltm. Step 5 of a tensor's path. Every variant is one kernel.
+// lltm.cpp -- plans and records lltm. Every variant is one kernel.
 #include "lltm.h"
 
 namespace narrows::vulkan {
@@ -47,8 +47,8 @@ class LltmPlan final : public DevicePlan {
     const bool has_unit = fits && has_matrix_unit(device, kCoopmatModules, dtype_);
     if (forced == kCoopmat && !has_unit)
       refuse(NW_UNSUPPORTED, -1,
-             "lltm: kernel 'coopmat' takes what 'fused' does, of f16 and bf16, where device and build have cooperative matrices of "
-             "the dtype");
+             "lltm: kernel 'coopmat' needs f16 or bf16 tensors that 'fused' takes too. The device and this build must have "
+             "cooperative matrices of that dtype");
     const Variant variant = forced >= 0                             ? static_cast<Variant>(forced)
                             : fits && prefers_dots()                ? kDots
                             : has_unit && !device.physical.is_cpu() ? kCoopmat

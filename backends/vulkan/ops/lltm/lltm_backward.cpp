@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_backward.cpp -- plans and records lltm_backward. Step 5 of a tensor's path. First the gradient of the gates, into the
-// workspace, for a matrix unit in two parts of 16 bits too; then the products that spread it over inputs, weights and bias, side by
-// side; then, where a long reduction was cut into slices, their sums.
+// lltm_backward.cpp -- plans and records lltm_backward. First the gradient of the gates, into the workspace, for a matrix unit in
+// two parts of 16 bits too; then the products that spread it over inputs, weights and bias, side by side; then, where a long
+// reduction was cut into slices, their sums.
 #include "lltm.h"
 
 namespace narrows::vulkan {
@@ -72,10 +72,10 @@ class LltmBackwardPlan final : public DevicePlan {
              "lltm_backward: kernel 'tiled' takes tensors that are aligned to their elements, of extents below 2^28");
     const bool has_unit = fits && has_matrix_unit(device, kCoopmatProduct, sizes_.dtype) && num_eights() <= kMostEights;
     if (forced == kCoopmat && !has_unit)
-      refuse(NW_UNSUPPORTED, -1,
-             "lltm_backward: kernel 'coopmat' takes what 'tiled' does, of f16 and bf16, up to 2^33 gates (batch and gates rounded "
-             "up to 64 each), where device and build have "
-             "cooperative matrices of the dtype");
+      refuse(
+          NW_UNSUPPORTED, -1,
+          "lltm_backward: kernel 'coopmat' needs f16 or bf16 tensors that 'tiled' takes too, of up to 2^33 gates (batch and gates "
+          "rounded up to 64 each). The device and this build must have cooperative matrices of that dtype");
     const Variant variant = forced >= 0                      ? static_cast<Variant>(forced)
                             : has_unit && prefers_matrices() ? kCoopmat
                             : fits                           ? kTiled

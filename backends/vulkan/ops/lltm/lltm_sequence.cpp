@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence.cpp -- lltm_sequence and lltm_sequence_backward by calls of the other ops, step after step. Step 5 of a tensor's
-// path. Each call is recorded as an op of its own, since what an op's commands read is bounded (Recorder::kMaxParams).
+// lltm_sequence.cpp -- lltm_sequence and lltm_sequence_backward by calls of the other ops, step after step. Each call is recorded
+// as an op of its own, since what an op's commands read is bounded (Recorder::kMaxParams).
 #include "common/lltm_sequence_steps.h"
 
 #include "backend.h"

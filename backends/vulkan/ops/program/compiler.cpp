@@ -129,8 +129,8 @@ const Shaderc& shaderc() {
   if (opened == nullptr) opened = open_shaderc(&why);
   if (opened == nullptr)
     refuse(NW_UNAVAILABLE, -1,
-           "tensor programs need shaderc, a compiler of shaders, which could not be opened (%s); apt-get install libshaderc1 (on "
-           "Debian 12 that one cannot be loaded: build the vulkan backend where libshaderc-dev and glslang-dev are)",
+           "tensor programs need shaderc, the shader compiler, which could not be opened (%s); apt-get install libshaderc1. "
+           "Debian 12's cannot be loaded: there, build the vulkan backend with libshaderc-dev and glslang-dev",
            why.c_str());
   return *opened;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compiler.h -- shaderc, which compiles GLSL, opened when the first program is planned. Step 5 of a tensor's path.
+// compiler.h -- shaderc, which compiles GLSL, opened when the first program is planned.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // matrices.h -- products of matrix units as GLSL's cooperative matrices, each held by a subgroup: what common/program_printer.h
-// leaves to a dialect. Step 5 of a tensor's path.
+// leaves to a dialect.
 #pragma once
 
 #include <map>

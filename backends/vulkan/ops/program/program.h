@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// program.h -- tensor programs on Vulkan: their kernels are printed as GLSL, compiled at run time and kept. Step 5 of a tensor's
-// path.
+// program.h -- tensor programs on Vulkan: their kernels are printed as GLSL, compiled at run time and kept.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // source.h -- the kernels of a program as GLSL: a shader for each. What it has in common with other vendors' text is in
-// common/program_printer.h; what the shaders include, in shaders/program. Step 5 of a tensor's path.
+// common/program_printer.h; what the shaders include, in shaders/program.
 #pragma once
 
 #include <string>

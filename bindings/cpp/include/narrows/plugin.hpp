@@ -173,7 +173,8 @@ class __attribute__((visibility("hidden"))) Plugin {
         refuse(NW_UNSUPPORTED, -1, "%s: flags are 0x%x; this plugin knows 0x%x", sig->op,
                sig->flags, NW_DETERMINISTIC);
       if ((sig->flags & NW_DETERMINISTIC) != 0 && (op.traits & NW_PLAN_NONDETERMINISTIC) != 0)
-        refuse(NW_UNSUPPORTED, -1, "%s may give other bits when it runs again", sig->op);
+        refuse(NW_UNSUPPORTED, -1,
+               "%s: its kernel is not deterministic, and NW_DETERMINISTIC is set", sig->op);
       check_params_tail(*sig, op.params_size);
       auto planned = std::make_unique<Planned>();
       planned->declaration = &declaration;
@@ -234,7 +235,7 @@ class __attribute__((visibility("hidden"))) Plugin {
     void* memory = nullptr;
     if (size != 0 && posix_memalign(&memory, 256, size) != 0) {
       char message[96];
-      std::snprintf(message, sizeof message, "%llu bytes of host memory are not to be had",
+      std::snprintf(message, sizeof message, "cannot allocate %llu bytes of host memory",
                     static_cast<unsigned long long>(size));
       return fail(error, NW_OUT_OF_MEMORY, -1, message);
     }

@@ -431,12 +431,16 @@ def infix(sign: str, left: Any, right: Any) -> Expr:
     a, b = alike((left, right), f"'{sign}'")
     if sign == "/" and a.dtype not in FLOATS:
         raise TypeError(
-            f"'{a.text()} / {b.text()}': '/' is of floating point; write // to round down, T.truncdiv(a, b) to round towards 0"
+            f"'{a.text()} / {b.text()}': '{a.text()}' is {_dtypes.shown(a.dtype)}; expected floating point: write // to round "
+            "down, T.truncdiv(a, b) to round towards 0"
         )
     if sign == "//" and a.dtype in INTEGERS:
         return _floor_divided(a, b)
     if sign == "//" and a.dtype != INDEX:
-        raise TypeError(f"'{a.text()} // {b.text()}': '//' is of indices and integers; write T.floor(a / b)")
+        raise TypeError(
+            f"'{a.text()} // {b.text()}': '{a.text()}' is {_dtypes.shown(a.dtype)}; expected an index or an integer: "
+            "write T.floor(a / b)"
+        )
     if sign in _PYTHON and a.dtype == INDEX and isinstance(a, Number) and isinstance(b, Number):
         return Number(_PYTHON[sign](a.value, b.value), INDEX)
     if a.dtype == "bool" and sign in ("+", "-", "*", "/"):

@@ -411,7 +411,7 @@ def _caught(task: Callable[[], Any]) -> Any:
 def _judge_refused(answer: Any) -> None:
     if _was_refused(answer, "these params"):
         return
-    raise Mismatch("the op computes it; expected ValueError or NotImplementedError")
+    raise Mismatch("the op accepted it; expected ValueError or NotImplementedError")
 
 
 def _was_refused(answer: Any, what: str) -> bool:

@@ -218,7 +218,10 @@ class Subject:
         for j, (name, y, want) in enumerate(zip(self.out_names, got, expected, strict=True)):
             if want is None or y is None:
                 if (want is None) != (y is None):
-                    raise Mismatch(f"output {name} is {'absent' if y is None else 'there'}; the reference has the contrary")
+                    raise Mismatch(
+                        f"output {name} is "
+                        + ("absent, but the reference has it" if y is None else "present, but the reference has none")
+                    )
                 continue
             dtype, may_be = np.asarray(y).dtype.name, self.out_dtype(case, j, want)
             if dtype not in may_be:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // OPNAME.h -- float64 reference of OPNAME: the formula of docs/ops.md on dense row-major arrays.
-// No step of a tensor's path: it shares no code with core or a backend.
+// It shares no code with core or a backend.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OPNAME.cpp -- OPNAME as plain loops: kernel, plan, launch. Step 5 of a tensor's path. A kernel in vectors is a variant of its
-// own, beside this one: ops/lltm/lltm.cpp has both.
+// OPNAME.cpp -- OPNAME as plain loops: kernel, plan, launch. A kernel in vectors is a variant of its own, beside this one:
+// ops/lltm/lltm.cpp has both.
 #include "common/space.h"
 #include "float_types.h"
 #include "tasks.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_rehearsal.cpp -- a product that is captured and never run. Step 5 of a tensor's path.
+// gemm_warm_up.cpp -- a product that is captured and never run.
 #include <optional>
 
 #include "backend.h"
@@ -8,7 +8,7 @@
 
 namespace narrows::gpu {
 
-std::string rehearse(const Gemm& gemm, const GemmShape& shape) {
+std::string warm_up(const Gemm& gemm, const GemmShape& shape) {
   const RelaxedCapture relaxed;
   // Nobody reads or writes there.
   const auto somewhere = [](uintptr_t place) { return reinterpret_cast<void*>(place << 40); };
@@ -31,7 +31,7 @@ std::string rehearse(const Gemm& gemm, const GemmShape& shape) {
   }
   if (graph != nullptr) (void)gpuGraphDestroy(graph);
   (void)gpuStreamDestroy(stream);
-  if (status_of(error) == NW_DEVICE_LOST) check(error, "rehearsing a product");
+  if (status_of(error) == NW_DEVICE_LOST) check(error, "warming a product up");
   if (refused && refused->status == NW_DEVICE_LOST) throw *refused;
   return refused ? refused->message : error != gpuSuccess ? gpuGetErrorString(error) : "";
 }
