@@ -12,11 +12,12 @@ import sysconfig
 import pytest
 
 import narrows
+import present
 
 ROOT = pathlib.Path(__file__).parents[2]
 WHEEL = os.environ.get("NARROWS_WHEEL", "") and os.path.abspath(os.environ["NARROWS_WHEEL"])
 needs_wheel = pytest.mark.skipif(not WHEEL, reason="NARROWS_WHEEL names no wheel: ./run check python makes one")
-NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+NVCC = present.nvcc()
 PIP = ("-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check")
 
 
@@ -94,8 +95,11 @@ def test_a_new_package_builds_passes_its_tests_and_is_found(tmp_path):
     assert built == {"narrows_fast_norm.so", *(name for name, compiler in others.items() if compiler)}
     assert "Tag: py3-none-linux" in (site / "fast_norm-0.1.0.dist-info" / "WHEEL").read_text()
     path = with_path(site, installed)
-    out = command("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=source, **path)
+    out = command("-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests", cwd=source, **path)
     assert " passed" in out and "failed" not in out
+    for device, compiler in {"cuda:0": NVCC, "vulkan:0": shutil.which("glslc")}.items():
+        if compiler is not None and device in present.DEVICES:
+            assert f"fast_norm_{device[:-2]} was not built, or has no device" not in out
     assert "from fast-norm 0.1.0" in command("-m", "narrows", "info", cwd=tmp_path, **path)
     assert "'fast_norm.scale/1'" in command("-c", "import narrows; print(list(narrows.ops))", cwd=tmp_path, **path)
 
