@@ -104,9 +104,10 @@ duplicates() {
 # What GitHub reads, by its schemas, which the tool carries.
 github_files() {
   step workflows
-  logged workflows.log "$LINT/check-jsonschema" --builtin-schema vendor.github-workflows .github/workflows/*.yml
+  logged workflows.log "$LINT/check-jsonschema" --builtin-schema vendor.github-workflows .github/workflows/*.yml \
+    bindings/python/narrows/skeleton/github/workflows/*.yml
   logged workflows.log "$LINT/check-jsonschema" --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
-  done_with "the workflow and the issue forms fit GitHub's schemas"
+  done_with "the workflows and the issue forms fit GitHub's schemas"
 }
 
 # Arguments are files; without them, all.
