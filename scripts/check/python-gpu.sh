@@ -10,7 +10,7 @@ check() {
   fetch_cuda
   fetch_python_tools
   CONFIGURE_OPTIONS=("-DNARROWS_CUDA_ARCHITECTURES=$(cuda_architectures)" -DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")
-  build cuda narrows_command narrows_cpu narrows_cuda narrows_python
+  build cuda narrows_command narrows_cpu narrows_cuda narrows_python narrows_conformance_tests
   step gpu
   logged python-gpu.log env PYTHONPATH="$NARROWS_ROOT/build/cuda/python:$NARROWS_ROOT/tests/python" "$PYENV/bin/python" -c \
     'import narrows, present, sys; print(narrows.info()); sys.exit(None if present.GPU else "the cuda backend finds no NVIDIA GPU here")'

@@ -8,7 +8,7 @@ check() {
   fetch_dlpack
   fetch_python_tools
   CONFIGURE_OPTIONS=(-DNARROWS_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PYENV/bin/python")
-  build cpu narrows_command narrows_cpu narrows_python
+  build cpu narrows_command narrows_cpu narrows_python narrows_conformance_tests
   fetch_lint_tools
   (cd -- "$NARROWS_ROOT" && clang_tidy cpu '^bindings/.*\.cpp$')
   test_types

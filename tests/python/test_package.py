@@ -37,7 +37,9 @@ def test_what_the_wheel_holds():
     assert re.search(rf"narrows-[0-9.]+-{tags}-.*linux_\w+\.whl$", WHEEL)
     for name in (module, "lib/libnarrows.so.1", "lib/libnarrows_program.so.1", "lib/libnarrows_torch.so", "lib/libnarrows_xla.so",
                  "lib/narrows/backends/narrows_cpu.so", "bin/narrows", "py.typed",
-                 "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/narrows/xla.h", "include/dlpack/dlpack.h", "lib/libnarrows.so",
+                 "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/narrows/xla.h", "include/dlpack/dlpack.h",
+                 "include/narrows/plugin_base.hpp", "include/narrows/plugin_cuda.hpp", "include/narrows/plugin_vulkan.hpp",
+                 "include/narrows/kernel.glsl", "include/narrows/hip/cuda_runtime.h", "libexec/narrows/narrows-conform", "lib/libnarrows.so",
                  "lib/cmake/Narrows/NarrowsConfig.cmake", "lib/pkgconfig/narrows.pc", "skeleton/pyproject.toml"):  # fmt: skip
         assert f"narrows/{name}" in names
     extras = [f"Requires-Dist: narrows-{name}; extra == '{name}'" for name in ("cuda", "hip", "vulkan")]
@@ -122,9 +124,11 @@ def test_in_an_empty_environment(tmp_path):
     assert len(libraries) == 2 and all(str(tmp_path) in path for path in libraries)  # its own, not those of the machine
     source = tmp_path / "plugin.c"
     source.write_bytes((ROOT / "examples" / "plugin_minimal" / "plugin.c").read_bytes())
-    assert run(
-        python, "-c", f"import narrows; narrows.load(narrows.build({str(source)!r}, name='m')); print(narrows.ops)"
-    ).startswith("<narrows.ops: conv1d")
+    code = f"import narrows; path = narrows.build({str(source)!r}); narrows.load(path); print(path, narrows.ops)"
+    plugin, _, ops = run(python, "-c", code).partition(" ")
+    assert ops.startswith("<narrows.ops: conv1d")
+    assert "PASSED" in run(programs / "narrows", "conform", "--plugin", plugin, "[own]")
+    assert re.search(r"example\.mod_add/1 .*\bus\b", run(programs / "narrows", "bench", "--plugin", plugin))
 
 
 @needs_vulkan_wheel

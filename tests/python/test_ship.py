@@ -12,12 +12,13 @@ import sysconfig
 import pytest
 
 import narrows
+import present
 
 ROOT = pathlib.Path(__file__).parents[2]
 WHEEL = os.environ.get("NARROWS_WHEEL", "") and os.path.abspath(os.environ["NARROWS_WHEEL"])
 needs_wheel = pytest.mark.skipif(not WHEEL, reason="NARROWS_WHEEL names no wheel: ./run check python makes one")
-NVCC = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
-PIP = ("-m", "pip", "install", "-q", "--no-index", "--no-deps", "--disable-pip-version-check")
+NVCC = present.nvcc()
+PIP, OFFLINE = ("-m", "pip", "-q", "--disable-pip-version-check"), ("--no-index", "--no-deps")
 
 
 def command(*words, cwd, ok=True, **environment):
@@ -71,7 +72,7 @@ def test_new_says_why_nothing_can_be_written(tmp_path):
 def installed(tmp_path_factory):
     """The folder in which the wheel is installed, and nothing else. Its path has a space."""
     folder = tmp_path_factory.mktemp("wheel") / "site packages"
-    command(*PIP, "--target", folder, WHEEL, cwd="/")
+    command(*PIP, "install", *OFFLINE, "--target", folder, WHEEL, cwd="/")
     return folder
 
 
@@ -80,22 +81,39 @@ def with_path(*folders):
     return {"PYTHONPATH": os.pathsep.join(map(str, [*folders, sysconfig.get_path("platlib")]))}
 
 
+def repaired(source):
+    """The wheel that lies in `built`, as the package's workflow makes it ready for PyPI."""
+    words = re.search(r"- run: (auditwheel repair .+)", (source / ".github" / "workflows" / "test.yml").read_text())[1]
+    path = {"PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-ec", words], cwd=source, env={**os.environ, **path}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (source / "dist").iterdir()
+    return wheel
+
+
 def test_a_new_package_builds_passes_its_tests_and_is_found(tmp_path):
     """Against the package that runs this test, installed or in a build folder."""
     pytest.importorskip("scikit_build_core")
+    pytest.importorskip("auditwheel")
     installed = pathlib.Path(narrows.__file__).parents[1]
     path = with_path(installed)
     command("-m", "narrows", "new", "fast-norm", cwd=tmp_path, **path)
     site, source = tmp_path / "site", tmp_path / "fast-norm"
     cuda = {"CUDACXX": NVCC} if NVCC else {}
-    command(*PIP, "--no-build-isolation", "--target", site, source, cwd=tmp_path, **path, **cuda)
+    command(*PIP, "wheel", *OFFLINE, "--no-build-isolation", "--wheel-dir", "built", ".", cwd=source, **path, **cuda)
+    wheel = repaired(source)
+    assert re.fullmatch(r"fast_norm-0\.1\.0-py3-none-manylinux_2_[\w.]+\.whl", wheel.name)
+    command(*PIP, "install", *OFFLINE, "--target", site, wheel, cwd=tmp_path)
+    assert {p.name for p in site.iterdir()} == {"fast_norm", "fast_norm-0.1.0.dist-info"}  # no library is carried along
     built = {p.name for p in (site / "fast_norm").glob("*.so")}
     others = {"narrows_fast_norm_cuda.so": NVCC or shutil.which("hipcc"), "narrows_fast_norm_vulkan.so": shutil.which("glslc")}
     assert built == {"narrows_fast_norm.so", *(name for name, compiler in others.items() if compiler)}
-    assert "Tag: py3-none-linux" in (site / "fast_norm-0.1.0.dist-info" / "WHEEL").read_text()
     path = with_path(site, installed)
-    out = command("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=source, **path)
+    out = command("-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests", cwd=source, **path)
     assert " passed" in out and "failed" not in out
+    for device, compiler in {"cuda:0": NVCC, "vulkan:0": shutil.which("glslc")}.items():
+        if compiler is not None and device in present.DEVICES:
+            assert f"fast_norm_{device[:-2]} was not built, or has no device" not in out
     assert "from fast-norm 0.1.0" in command("-m", "narrows", "info", cwd=tmp_path, **path)
     assert "'fast_norm.scale/1'" in command("-c", "import narrows; print(list(narrows.ops))", cwd=tmp_path, **path)
 

@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin with a source in CUDA: compiled wherever nvcc is, and on an NVIDIA GPU called by every framework with no glue."""
 
-import os
-import pathlib
-import shutil
-
 import numpy as np
 import pytest
 
 import narrows
 import present
-
-ROOT = pathlib.Path(__file__).parents[3]
-
 
 CUDA_SOURCE = """
 #include <narrows/plugin_cuda.hpp>
@@ -72,10 +65,7 @@ NARROWS_CUDA_PLUGIN("incuda",
 @pytest.fixture
 def in_cuda(monkeypatch):
     """Compiles CUDA_SOURCE beside a source in C++, and gives the plugin's ops."""
-    fetched = ROOT / ".deps" / "cuda" / "nvidia" / "cu13" / "bin" / "nvcc"
-    candidates = [os.environ.get("NVCC"), os.environ.get("CUDACXX"), "nvcc", "/usr/local/cuda/bin/nvcc", str(fetched)]
-    nvcc = next((n for n in candidates if n and shutil.which(n)), None)
-    if nvcc is None:
+    if (nvcc := present.nvcc()) is None:
         pytest.skip("there is no nvcc: NVCC, CUDACXX, PATH, /usr/local/cuda, .deps/cuda")
     monkeypatch.setenv("NVCC", nvcc)
     return narrows.load_inline("incuda", cpp_sources="float doubled(float x) { return 2 * x; }", cuda_sources=CUDA_SOURCE)
