@@ -97,6 +97,17 @@ const Fault kFaults[] = {
      "op 't.pair_backward/1' is the backward of 't.pair/1' and has 3 inputs and 2 outputs; expected 4 and 2: the gradients of its"},
     {"a backward op of other params", [](Op&, Op& backward) { backward.params_size = 4; },
      "op 't.pair_backward/1' is the backward of 't.pair/1' and has params of 4 bytes; expected its 8"},
+    {"autocast without a dtype of 16 bits", [](Op& op, Op&) { op.flags = NW_OP_AUTOCAST; },
+     "op 't.pair/1': flags has NW_OP_AUTOCAST, and input a has dtypes float32; expected float16 or bfloat16 among them"},
+    {"autocast of one input of two",
+     [](Op& op, Op&) {
+       op.flags = NW_OP_AUTOCAST, op.dtypes = {dtype<float>(), dtype<narrows::f16>()}, op.inputs = {"a", "b?: f32"};
+     },
+     "op 't.pair/1': flags has NW_OP_AUTOCAST, and input b has dtypes float32"},
+    {"autocast without floats", [](Op& op, Op&) { op.flags = NW_OP_AUTOCAST, op.inputs = {"a: i32", "b?: i64"}; },
+     "op 't.pair/1': flags has NW_OP_AUTOCAST, and input a has dtypes int32"},
+    {"in place with an output of another dtype", [](Op& op, Op&) { op.flags = NW_OP_INPLACE, op.outputs = {"y: i32"}; },
+     "op 't.pair/1': flags has NW_OP_INPLACE, and no input has the dtype of an output, as y: int32"},
     {"a backward op whose shape rule does not follow", [](Op& op, Op&) { op.shape_rule = "broadcast"; },
      "op 't.pair/1': no shape_rule of its backward 't.pair_backward/1' follows from its own, 'broadcast'"},
 };
@@ -123,6 +134,16 @@ TEST_CASE("a declaration that is wrong is refused when the plugin is loaded") {
 TEST_CASE("an optional input may be missing in some alternatives, not in all") {
   std::vector<Op> ops = pair();
   ops[0].shape_rule = "N -> N | N ; N -> N";
+  CHECK(fault_of(ops).empty());
+}
+
+TEST_CASE("flags that the dtypes allow") {
+  std::vector<Op> ops = pair();
+  ops[0].flags = NW_OP_AUTOCAST | NW_OP_INPLACE;
+  ops[0].dtypes = {dtype<float>(), dtype<narrows::bf16>()};
+  ops[0].inputs = {"a", "b?: i64"};
+  CHECK(fault_of(ops).empty());
+  ops[0].outputs = {"y: bf16"};
   CHECK(fault_of(ops).empty());
 }
 

@@ -320,6 +320,8 @@ class Declaration {
     check_outputs();
     check_params();
     check_shape_rule();
+    if ((op.flags & NW_OP_AUTOCAST) != 0) check_autocast();
+    if ((op.flags & NW_OP_INPLACE) != 0) check_inplace();
     fill();
   }
   /// The op.
@@ -366,7 +368,7 @@ class Declaration {
       const nw_tensor_sig& t = sig.tensors[i];
       if (t.ndim < 0) continue;
       const std::vector<DLDataType>& own = inputs_[i].dtypes;
-      check_dtype(t, i, own.empty() ? op_.dtypes : own);
+      check_dtype(t, i, dtypes_of(inputs_[i]));
       if (!own.empty()) continue;
       if (first == nullptr) first = &t, number = i;
       if (!is(t.dtype, first->dtype.code, first->dtype.bits))
@@ -444,6 +446,41 @@ class Declaration {
                  "op '%s': params has '%s', which is the name of an input; expected another name",
                  op_.name, p.name);
     }
+  }
+  // The dtypes that an input may have.
+  const std::vector<DLDataType>& dtypes_of(const detail::Tensor& input) const {
+    return input.dtypes.empty() ? op_.dtypes : input.dtypes;
+  }
+  // torch.autocast casts each input of float32 to one of 16 bits.
+  void check_autocast() const {
+    bool is_cast = inputs_.empty();
+    for (const detail::Tensor& t : inputs_) {
+      const std::vector<DLDataType>& dtypes = dtypes_of(t);
+      const bool narrow =
+          detail::is_among(dtypes, dtype<f16>()) || detail::is_among(dtypes, dtype<bf16>());
+      if (!narrow && detail::is_among(dtypes, dtype<float>())) refuse_autocast(t);
+      is_cast = is_cast || narrow;
+    }
+    if (!is_cast) refuse_autocast(inputs_[0]);
+  }
+  [[noreturn]] void refuse_autocast(const detail::Tensor& t) const {
+    refuse(NW_INVALID, -1,
+           "op '%s': flags has NW_OP_AUTOCAST, and input %s has dtypes %s; expected float16 or "
+           "bfloat16 "
+           "among them, to which torch.autocast casts it",
+           op_.name, t.bare().c_str(), detail::show(dtypes_of(t)).c_str());
+  }
+  // Without a dtype of its own an output has that of an input.
+  void check_inplace() const {
+    for (const detail::Tensor& y : outputs_) {
+      if (y.dtypes.empty()) return;
+      for (const detail::Tensor& x : inputs_)
+        if (detail::is_among(dtypes_of(x), y.dtypes[0])) return;
+    }
+    refuse(NW_INVALID, -1,
+           "op '%s': flags has NW_OP_INPLACE, and no input has the dtype of an output, as %s: %s; "
+           "expected an output that may be an input",
+           op_.name, outputs_[0].bare().c_str(), detail::show(outputs_[0].dtypes).c_str());
   }
   // A kernel that reads an input whose shape nobody checked reads beyond its end.
   void check_shape_rule() const {
