@@ -7,8 +7,10 @@
 #include <narrows/plugin.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <narrows/float16.hpp>
 #include <narrows/plugin_base.hpp>
 #include <stdexcept>
@@ -249,13 +251,26 @@ class Launch {
   const nw_call& raw() const { return *call_; }
   /// Runs `body(i)` for every i of [0, n) on the host's threads.
   ///
-  /// `body` must not throw. A thread takes at least `grain` indices at a time.
+  /// A thread takes at least `grain` indices at a time. If `body` throws, the first exception is
+  /// thrown here, and what was not begun by then is left out.
   template <class Body>
   void parallel_for(int64_t n, const Body& body, int64_t grain = 16384) const {
+    struct Work {
+      const Body& body;
+      std::atomic<bool> failed{false};
+      std::exception_ptr exception{};  // of the thread that set `failed`
+    } work{body};
     const auto piece = [](void* arg, int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) (*static_cast<const Body*>(arg))(i);
+      Work& all = *static_cast<Work*>(arg);
+      if (all.failed.load(std::memory_order_relaxed)) return;
+      try {
+        for (int64_t i = begin; i < end; ++i) all.body(i);
+      } catch (...) {
+        if (!all.failed.exchange(true)) all.exception = std::current_exception();
+      }
     };
-    host_->parallel_for(host_->ctx, n, grain, piece, const_cast<Body*>(&body));
+    host_->parallel_for(host_->ctx, n, grain, piece, &work);
+    if (work.exception) std::rethrow_exception(work.exception);
   }
   /// How many threads parallel_for() would use now. For a kernel that has threads of its own, such
   /// as OpenMP's.

@@ -158,6 +158,11 @@ inline std::string show(const std::vector<DLDataType>& dtypes) {
   return out.empty() ? "what the op declares, which is nothing" : out;
 }
 
+// The remedy for another dtype.
+inline std::string cast_to(DLDataType t) {
+  return ", as .astype(\"" + show(t) + "\") or .to(torch." + show(t) + ") gives";
+}
+
 // "mine.scale/1: input x", as the op declares it.
 inline std::string tensor_name(const Op* op, bool is_input, uint32_t i) {
   const std::string kind = is_input ? "input " : "output ";
@@ -374,7 +379,8 @@ class Declaration {
       if (!is(t.dtype, first->dtype.code, first->dtype.bits))
         refuse_tensor(NW_UNSUPPORTED, true, i,
                       "has dtype " + detail::show(t.dtype) + "; expected " +
-                          detail::show(first->dtype) + ", the dtype of " + inputs_[number].bare());
+                          detail::show(first->dtype) + ", the dtype of " + inputs_[number].bare() +
+                          detail::cast_to(first->dtype));
     }
     for (uint32_t i = 0; i < sig.num_inputs + sig.num_outputs; ++i)
       if (sig.tensors[i].ndim >= 0 && op_.layout != Layout::copied)
@@ -529,7 +535,8 @@ class Declaration {
                    const std::vector<DLDataType>& dtypes) const {
     if (!detail::is_among(dtypes, t.dtype))
       refuse_tensor(NW_UNSUPPORTED, true, i,
-                    "has dtype " + detail::show(t.dtype) + "; expected " + detail::show(dtypes));
+                    "has dtype " + detail::show(t.dtype) + "; expected " + detail::show(dtypes) +
+                        (dtypes.empty() ? "" : detail::cast_to(dtypes[0])));
   }
   void check_layout(const nw_tensor_sig& t, bool is_input, uint32_t i) const {
     if (!is_aligned(t) && has_elements(t))
