@@ -105,6 +105,11 @@ void check_element_wise(const nw_op& op, const ShapeRule& rule) {
 }  // namespace
 
 void check_batch(const nw_op& op, const ShapeRule* rule) {
+  if ((op.flags & NW_OP_BATCHABLE) != 0 && rule != nullptr && !rule->takes_a_leading_dimension())
+    fail(NW_INVALID, -1,
+         "op '%s' has the flag NW_OP_BATCHABLE, and shape rule \"%s\" takes no tensors of one leading dimension more; expected "
+         "'...,' before the dimensions, or an alternative with it, as \"L -> L | B,L -> B,L\"",
+         op.name, op.shape_rule);
   if (op.batch == nullptr) return;
   if (rule == nullptr)
     fail(NW_INVALID, -1, "op '%s' declares batch '%s' and no shape rule, whose sizes it names", op.name, op.batch);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch.h -- nw_op.batch: along which sizes of its shape rule a call of an op is a batch of calls. docs/abi.md, "Batches".
+// batch.h -- nw_op.batch and NW_OP_BATCHABLE: along which sizes of its shape rule a call of an op is a batch of calls. docs/abi.md,
+// "Batches".
 #pragma once
 
 #include <narrows/abi.h>

@@ -414,6 +414,33 @@ Shape output_shape(const nw_op& op, uint32_t index, const ShapeRule::Output& rul
   return out;
 }
 
+// Whether the dimensions may be that many.
+bool fits_rank(const Dims& dims, size_t rank) { return dims.leading ? dims.named.size() <= rank : dims.named.size() == rank; }
+
+// Whether calls of the alternative may have that rank once their inputs are padded to equal ranks. What may be absent is.
+bool has_rank(const ShapeRule::Alternative& alternative, size_t rank) {
+  size_t least = 0;
+  bool has_fixed = false, has_open = false;
+  for (const ShapeRule::Tensor& input : alternative.inputs) {
+    if (input.optional) continue;
+    least = std::max(least, input.dims.named.size());
+    (input.any || input.dims.leading ? has_open : has_fixed) = true;
+  }
+  return has_fixed && !has_open ? least == rank : least <= rank;
+}
+
+// Whether a call of another alternative and that rank is one of this alternative with one more leading dimension on every tensor.
+bool takes_batch_of(const ShapeRule::Alternative& alternative, const ShapeRule::Alternative& other, size_t rank) {
+  for (const ShapeRule::Tensor& input : alternative.inputs)
+    if (!input.optional && !input.any && !fits_rank(input.dims, rank + 1)) return false;
+  for (size_t i = 0; i < alternative.outputs.size(); ++i) {
+    const ShapeRule::Output &batched = alternative.outputs[i], &single = other.outputs[i];
+    const bool is_fixed = batched.kind == 'd' && !batched.dims.leading && single.kind == 'd' && !single.dims.leading;
+    if (is_fixed && batched.dims.named.size() != single.dims.named.size() + 1) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 ShapeRule::ShapeRule(const std::string& text, uint32_t max_inputs, uint32_t num_outputs) : text_(text) {
@@ -450,6 +477,14 @@ std::string ShapeRule::first_of_fixed_rank() const {
       if (output.kind == 'd' && is_fixed(output.dims)) return show_dims(output.dims);
   }
   return "";
+}
+
+bool ShapeRule::takes_a_leading_dimension() const {
+  for (const Alternative& single : alternatives_)
+    for (const Alternative& batched : alternatives_)
+      for (size_t rank = 0; rank < NW_MAX_NDIM; ++rank)
+        if (has_rank(single, rank) && takes_batch_of(batched, single, rank)) return true;
+  return false;
 }
 
 std::vector<Shape> ShapeRule::evaluate(const nw_op& op, const std::vector<Shape>& inputs, const void* params,

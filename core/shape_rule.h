@@ -34,6 +34,9 @@ class ShapeRule {
   // The text of the first tensor that does not take one more leading dimension with all others; "" if all do.
   std::string first_of_fixed_rank() const;
 
+  // Whether calls of some rank may have one more leading dimension on every tensor: what NW_OP_BATCHABLE says.
+  bool takes_a_leading_dimension() const;
+
   struct Expression;
   struct Dims;
   struct Tensor;

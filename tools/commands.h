@@ -25,6 +25,7 @@ struct InfoOptions {
   bool json = false;
   bool verbose = false;
   std::string plugin_path;  // "": NARROWS_PLUGIN_PATH
+  unsigned timeout = 30;    // seconds in which a plugin says what it is
   std::vector<InstalledPlugin> installed;
 };
 int run_info(const InfoOptions& options);

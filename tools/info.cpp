@@ -27,6 +27,8 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr const char* kBesideLibnarrows = "beside libnarrows";
+
 // Where libnarrows is; "": not known.
 fs::path library_folder() {
   Dl_info library{};
@@ -49,7 +51,7 @@ std::vector<SearchFolder> search_folders(const std::string& plugin_path) {
     if (end > begin) add(plugin_path.empty() ? "NARROWS_PLUGIN_PATH" : "--plugin-path", given.substr(begin, end - begin));
     begin = end + 1;
   }
-  if (const fs::path own = library_folder(); !own.empty()) add("beside libnarrows", (own / "narrows" / "backends").string());
+  if (const fs::path own = library_folder(); !own.empty()) add(kBesideLibnarrows, (own / "narrows" / "backends").string());
   return folders;
 }
 
@@ -222,19 +224,18 @@ json json_of(const DeviceFound& d) {
   return j.update({{"name", d.info.name}, {"arch", d.info.arch}, {"total_memory", d.info.total_memory}}), j;
 }
 
-constexpr unsigned kSecondsToAnswer = 30;
+constexpr const char* kNoFolder = ":";  // as a plugin_path
 
-// What becomes of a process that asks a plugin what it is, and opens its devices: "" where it ends by itself.
-std::string crash_of(const std::string& path) {
+// What becomes of a process that asks plugins what they are, and opens their devices: "" where it ends by itself.
+template <class Ask>
+std::string crash_of(unsigned seconds, const Ask& ask) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child < 0) return std::string("cannot be asked what it is: fork: ") + strerror(errno);
   if (child == 0) {
-    alarm(kSecondsToAnswer);
+    alarm(seconds);
     try {
-      const Runtime runtime("", Runtime::Warnings::told_by_caller);
-      nw_load_behind(runtime.get(), path.c_str(), nullptr);
-      runtime.backends();
+      ask();
     } catch (const std::exception&) {  // the parent will see it too
     }
     _exit(0);
@@ -244,16 +245,65 @@ std::string crash_of(const std::string& path) {
   }
   if (WIFEXITED(status))
     return WEXITSTATUS(status) == 0 ? "" : "ends the process, with exit code " + std::to_string(WEXITSTATUS(status));
-  if (WTERMSIG(status) == SIGALRM) return "does not say what it is within " + std::to_string(kSecondsToAnswer) + " s";
+  if (WTERMSIG(status) == SIGALRM) return "does not say what it is within " + std::to_string(seconds) + " s";
   return "crashes when it is asked what it is: " + std::string(strsignal(WTERMSIG(status)));
 }
 
-// Loads what packages bring, but for what would end this process. The children come first, while there is one thread.
-std::vector<LeftOut> load_installed(std::unique_ptr<Runtime>& runtime, const InfoOptions& options) {
+// The plugins in the folders of --plugin-path or NARROWS_PLUGIN_PATH.
+std::vector<std::string> files_of_folders(const std::string& plugin_path) {
+  std::vector<std::string> files;
+  for (const SearchFolder& folder : search_folders(plugin_path)) {
+    if (folder.source == kBesideLibnarrows || !folder.exists) continue;
+    std::vector<std::string> found;
+    std::error_code error;
+    for (fs::directory_iterator at(folder.folder, error), end; !error && at != end; at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      if (name.rfind("narrows_", 0) == 0 && at->path().extension() == ".so") found.push_back(at->path().string());
+    }
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+// A runtime with the plugins of folders, but for those that would end this process. Where there is none, one child says so of all.
+std::unique_ptr<Runtime> load_folders(const InfoOptions& options, std::vector<LeftOut>& left_out) {
+  const auto made = [](const std::string& path) { return std::make_unique<Runtime>(path, Runtime::Warnings::told_by_caller); };
+  const std::vector<std::string> files = files_of_folders(options.plugin_path);
+  const auto all = static_cast<unsigned>(options.timeout * std::max<size_t>(files.size(), 1));
+  if (files.empty() || crash_of(all, [&] { made(options.plugin_path)->backends(); }).empty()) return made(options.plugin_path);
+  std::vector<std::string> sound;
+  const auto load = [&](const Runtime& runtime) {  // each goes ahead of those before
+    for (auto file = sound.rbegin(); file != sound.rend(); ++file) nw_load(runtime.get(), file->c_str(), nullptr);
+  };
+  for (const std::string& file : files) {
+    sound.push_back(file);
+    const std::string crash = crash_of(options.timeout, [&] {
+      const auto runtime = made(kNoFolder);
+      load(*runtime);
+      runtime->backends();
+    });
+    if (crash.empty()) continue;
+    sound.pop_back();
+    left_out.push_back({{file, "", "", crash}, true});
+  }
+  auto runtime = made(kNoFolder);
+  load(*runtime);
+  return runtime;
+}
+
+// Loads what folders have and packages bring, but for what would end this process. The children come first, while there is one
+// thread.
+std::vector<LeftOut> load_plugins(std::unique_ptr<Runtime>& runtime, const InfoOptions& options) {
   std::vector<LeftOut> left_out;
   std::vector<const InstalledPlugin*> sound;
   for (const InstalledPlugin& plugin : options.installed) {
-    const std::string crash = plugin.reason.empty() ? crash_of(plugin.path) : "";
+    const auto ask = [&] {
+      const Runtime asked(kNoFolder, Runtime::Warnings::told_by_caller);
+      nw_load_behind(asked.get(), plugin.path.c_str(), nullptr);
+      asked.backends();
+    };
+    const std::string crash = plugin.reason.empty() ? crash_of(options.timeout, ask) : "";
     if (plugin.reason.empty() && crash.empty()) {
       sound.push_back(&plugin);
       continue;
@@ -261,7 +311,7 @@ std::vector<LeftOut> load_installed(std::unique_ptr<Runtime>& runtime, const Inf
     left_out.push_back({plugin, !crash.empty()});
     if (!crash.empty()) left_out.back().plugin.reason = crash;
   }
-  runtime = std::make_unique<Runtime>(options.plugin_path, Runtime::Warnings::told_by_caller);
+  runtime = load_folders(options, left_out);
   for (const InstalledPlugin* plugin : sound) nw_load_behind(runtime->get(), plugin->path.c_str(), nullptr);
   return left_out;
 }
@@ -348,7 +398,7 @@ std::string info_json(const Info& info) {
 int run_info(const InfoOptions& options) {
   try {
     std::unique_ptr<Runtime> runtime;
-    std::vector<LeftOut> left_out = load_installed(runtime, options);
+    std::vector<LeftOut> left_out = load_plugins(runtime, options);
     Info info = gather_info(*runtime, options.plugin_path);
     info.installed = options.installed;
     info.left_out = std::move(left_out);

@@ -78,6 +78,10 @@ CLI::App* add_info(CLI::App& app, InfoOptions& options) {
   info->add_flag("--json", options.json, "JSON instead of text");
   info->add_flag("-v,--verbose", options.verbose, "Every function of elementwise with every dtype, every kernel");
   add_plugin_path(info, options.plugin_path);
+  info->add_option("--timeout", options.timeout, "How long a plugin may take to say what it is, in a process of its own")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
   info->add_option_function<std::vector<std::string>>(
           "--installed",
           [&options](const std::vector<std::string>& words) {

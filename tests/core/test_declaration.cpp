@@ -81,6 +81,10 @@ Bend batch(const char* text, const Field& field = kN) {
   };
 }
 
+Bend batchable(const char* rule) {
+  return [=](nw_plugin&, nw_op& op) { op.shape_rule = rule, op.flags = NW_OP_BATCHABLE; };
+}
+
 int32_t says_nothing(void*, const nw_sig*, nw_spec*, uint32_t, nw_error*) { return NW_OK; }
 
 struct Fault {
@@ -167,6 +171,13 @@ const Fault kFaults[] = {
     {"a batch of a field that is real", batch("A,n", kReal), {"'n' is no size of its shape rule and no integer field"}},
     {"a batch of a field of two lanes", batch("A,n", kPair), {"'n' is no size of its shape rule and no integer field"}},
     {"a batch of two axes of one tensor", batch("A,C"), {"batch 'A,C': one tensor has two axes in one way"}},
+    {"a batch of one rank alone",
+     batchable("A,C ; ? -> A,C"),
+     {"flag NW_OP_BATCHABLE", "shape rule \"A,C ; ? -> A,C\" takes no tensors of one leading dimension more"}},
+    {"a batch of two ranks more", batchable("A ; A? -> A | A,B,C -> A,B,C"), {"flag NW_OP_BATCHABLE"}},
+    {"a batch of an output of one rank", batchable("A ; ? -> () | A,C ; ? -> ()"), {"flag NW_OP_BATCHABLE"}},
+    {"a batch of every rank whose output has one", batchable("... ; ? -> ()"), {"flag NW_OP_BATCHABLE"}},
+    {"a batch of one input of two", batchable("A ; C -> A | A,B ; C -> A,B"), {"flag NW_OP_BATCHABLE"}},
     {"neither a shape rule nor infer", [](nw_plugin&, nw_op& op) { op.shape_rule = nullptr; }, {"no shape_rule", "no infer"}},
     {"a built-in op with fewer inputs at most than at least",
      [](nw_plugin&, nw_op& op) {
@@ -480,6 +491,18 @@ TEST_CASE("an op declared twice may say more on one side: values of a field, its
     Runtime rt;
     CHECK(load(rt, first) == NW_OK);
     CHECK(load(rt, second) == NW_OK);
+  }
+}
+
+TEST_CASE("an op of NW_OP_BATCHABLE takes one leading dimension more, by its shape rule") {
+  for (const char* rule :
+       {"like 0", "broadcast", "... ; ...? -> ...", "...,A ; A? -> ...,A", "* ; ? -> like 0", "A ; ? -> A | B,A ; ? -> B,A",
+        "A ; ? -> () | B,A ; ? -> B", "B,A ; ? -> B,A | A ; ? -> A", "A,C ; C -> A,C | B,A,C ; B,D,C -> B,A,C"}) {
+    INFO(rule);
+    Runtime rt;
+    Error error;
+    CHECK(load(rt, batchable(rule), &error) == NW_OK);
+    INFO(error.text());
   }
 }
 

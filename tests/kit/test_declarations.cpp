@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // test_declarations.cpp -- what plugin.hpp refuses of an op's declaration, and what it fills in.
 #include <catch2/catch_test_macros.hpp>
+#include <complex>
 #include <functional>
 #include <narrows/plugin.hpp>
 
@@ -10,6 +11,9 @@ using narrows::plugin::Launch;
 using narrows::plugin::Op;
 using narrows::plugin::Plugin;
 using narrows::plugin::Signature;
+
+template <>
+inline constexpr DLDataType narrows::plugin::class_dtype<std::complex<float>> = {kDLComplex, 64, 1};
 
 namespace {
 
@@ -93,6 +97,17 @@ const Fault kFaults[] = {
      "op 't.pair_backward/1' is the backward of 't.pair/1' and has 3 inputs and 2 outputs; expected 4 and 2: the gradients of its"},
     {"a backward op of other params", [](Op&, Op& backward) { backward.params_size = 4; },
      "op 't.pair_backward/1' is the backward of 't.pair/1' and has params of 4 bytes; expected its 8"},
+    {"autocast without a dtype of 16 bits", [](Op& op, Op&) { op.flags = NW_OP_AUTOCAST; },
+     "op 't.pair/1': flags has NW_OP_AUTOCAST, and input a has dtypes float32; expected float16 or bfloat16 among them"},
+    {"autocast of one input of two",
+     [](Op& op, Op&) {
+       op.flags = NW_OP_AUTOCAST, op.dtypes = {dtype<float>(), dtype<narrows::f16>()}, op.inputs = {"a", "b?: f32"};
+     },
+     "op 't.pair/1': flags has NW_OP_AUTOCAST, and input b has dtypes float32"},
+    {"autocast without floats", [](Op& op, Op&) { op.flags = NW_OP_AUTOCAST, op.inputs = {"a: i32", "b?: i64"}; },
+     "op 't.pair/1': flags has NW_OP_AUTOCAST, and input a has dtypes int32"},
+    {"in place with an output of another dtype", [](Op& op, Op&) { op.flags = NW_OP_INPLACE, op.outputs = {"y: i32"}; },
+     "op 't.pair/1': flags has NW_OP_INPLACE, and no input has the dtype of an output, as y: int32"},
     {"a backward op whose shape rule does not follow", [](Op& op, Op&) { op.shape_rule = "broadcast"; },
      "op 't.pair/1': no shape_rule of its backward 't.pair_backward/1' follows from its own, 'broadcast'"},
 };
@@ -119,6 +134,16 @@ TEST_CASE("a declaration that is wrong is refused when the plugin is loaded") {
 TEST_CASE("an optional input may be missing in some alternatives, not in all") {
   std::vector<Op> ops = pair();
   ops[0].shape_rule = "N -> N | N ; N -> N";
+  CHECK(fault_of(ops).empty());
+}
+
+TEST_CASE("flags that the dtypes allow") {
+  std::vector<Op> ops = pair();
+  ops[0].flags = NW_OP_AUTOCAST | NW_OP_INPLACE;
+  ops[0].dtypes = {dtype<float>(), dtype<narrows::bf16>()};
+  ops[0].inputs = {"a", "b?: i64"};
+  CHECK(fault_of(ops).empty());
+  ops[0].outputs = {"y: bf16"};
   CHECK(fault_of(ops).empty());
 }
 
@@ -161,6 +186,36 @@ TEST_CASE("tensors that are absent are refused by name") {
   CHECK(&signature.in(0) == tensors);
   for (const uint32_t i : {1u, 7u}) CHECK(says([&] { signature.in(i); }).find("input " + std::to_string(i) + " is absent") == 0);
   for (const uint32_t i : {0u, 9u}) CHECK(says([&] { signature.out(i); }).find("output " + std::to_string(i) + " is absent") == 0);
+}
+
+// The dtypes that input<T>() gives as Ts.
+template <class T>
+std::string read_as() {
+  const char* const names[] = {"f16", "bf16", "f32", "f64", "i8",  "i16",  "i32",
+                               "i64", "u8",   "u16", "u32", "u64", "bool", "complex64"};
+  std::string out;
+  for (const char* name : names) {
+    const bool is_complex = std::strcmp(name, "complex64") == 0;
+    const DLDataType t = is_complex ? DLDataType{kDLComplex, 64, 1} : narrows::plugin::detail::dtype_of(name);
+    if (narrows::plugin::detail::holds<T>(t)) out += (out.empty() ? "" : " ") + std::string(name);
+  }
+  return out;
+}
+
+TEST_CASE("a type reads tensors of its own dtype") {
+  CHECK(read_as<float>() == "f32");
+  CHECK(read_as<double>() == "f64");
+  CHECK(read_as<narrows::f16>() == "f16");
+  CHECK(read_as<narrows::bf16>() == "bf16");
+  CHECK(read_as<int64_t>() == "i64");
+  CHECK(read_as<int8_t>() == "i8");
+  CHECK(read_as<bool>() == "bool");
+  CHECK(read_as<std::complex<float>>() == "complex64");
+  // Bits, and bytes.
+  CHECK(read_as<uint16_t>() == "f16 bf16 u16");
+  CHECK(read_as<unsigned char>() == "u8 bool");
+  CHECK(read_as<char>() == "f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool complex64");
+  CHECK(read_as<std::byte>() == read_as<char>());
 }
 
 TEST_CASE("a host of another major is refused") {

@@ -3,6 +3,9 @@
 // wraps it). On a real one tests/python/plugins/test_plugins_gpu.py runs it.
 #include <narrows/plugin_cuda.hpp>
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 #include <string>
@@ -10,6 +13,28 @@
 namespace {
 
 int current = 0;
+
+// What a kernel is told that asks for input 0, of that dtype, as Ts; "" where it gets it.
+template <class T>
+std::string refusal(DLDataType dtype) {
+  T items[1];
+  int64_t extent = 1;
+  DLTensor x{};
+  x.data = items;
+  x.dtype = dtype;
+  x.ndim = 1;
+  x.shape = &extent;
+  const DLTensor* inputs[] = {&x};
+  nw_call call{};
+  call.inputs = inputs;
+  call.num_inputs = 1;
+  const narrows::plugin::Launch launch(nullptr, &call);
+  try {
+    return launch.input<T>(0) == items ? "" : "another address";
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+}
 
 }  // namespace
 
@@ -66,4 +91,13 @@ TEST_CASE("plugin_cuda.hpp: a call on another device leaves the caller's current
   static const narrows::plugin::CudaPlugin plugin("test", {});
   CHECK(plugin.table()->stream_sync(nullptr, 1, nullptr, nullptr) == NW_OK);
   CHECK(current == 0);
+}
+
+TEST_CASE("plugin_cuda.hpp: CUDA's 16-bit types read tensors of their own dtype alone", "[plugin_header]") {
+  constexpr DLDataType kF16{kDLFloat, 16, 1}, kBf16{kDLBfloat, 16, 1}, kI16{kDLInt, 16, 1};
+  CHECK(refusal<__half>(kF16).empty());
+  CHECK(refusal<__nv_bfloat16>(kBf16).empty());
+  CHECK(refusal<__half>(kBf16) == "input 0 has dtype bfloat16; the kernel asks for float16");
+  CHECK(refusal<__nv_bfloat16>(kF16) == "input 0 has dtype float16; the kernel asks for bfloat16");
+  CHECK(refusal<__half>(kI16) == "input 0 has dtype int16; the kernel asks for float16");
 }

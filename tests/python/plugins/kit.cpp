@@ -135,6 +135,15 @@ void plus(const Launch& call) {
   float* const y = call.output<float>(0);
   call.parallel_for(call.size(0), [=](int64_t i) { y[i] = x[i] + by; });
 }
+void roots(const Launch& call) {
+  const float* const x = call.input<float>(0);
+  float* const y = call.output<float>(0);
+  const auto root = [=](int64_t i) {
+    if (x[i] < 0) throw std::domain_error("element " + std::to_string(i) + " is negative");
+    y[i] = std::sqrt(x[i]);
+  };
+  call.parallel_for(call.size(0), root, 1);
+}
 bool is_even(const Signature& call) { return call.in(0).ndim > 0 && call.in(0).shape[0] % 2 == 0; }
 
 }  // namespace
@@ -187,6 +196,7 @@ NARROWS_PLUGIN(
      .kernel = running,
      .layout = Layout::copied,
      .workspace = running_bytes},
+    {.name = "kit.roots/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = roots},
     {.name = "kit.plus/1",
      .inputs = {"x"},
      .outputs = {"y"},

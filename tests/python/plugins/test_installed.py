@@ -247,6 +247,33 @@ def test_info_survives_a_plugin_that_crashes(site, plugin, query, words):
     assert "crashed" in text and words in text and "from bad 1.0" in text
 
 
+def test_info_survives_a_plugin_of_a_folder_that_crashes(site, plugin, tmp_path):
+    """The others of the folder are listed as without it, and so is what is installed."""
+    site.add("mine", {"mine/__init__.py": "", "mine/narrows_mine.so": plugin("mine")}, "mine")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "narrows_a.so").write_bytes(plugin("cpu"))  # takes the place of Narrows' own
+    (folder / "narrows_bad.so").write_bytes(plugin("bad", QUERY="abort()"))
+    (folder / "narrows_good.so").write_bytes(plugin("good"))
+    words = "crashes when it is asked what it is: Aborted"
+    for how, arguments in (({"NARROWS_PLUGIN_PATH": str(folder)}, ()), ({}, ("--plugin-path", str(folder)))):
+        done = site.run("-m", "narrows", "info", "--json", *arguments, **how)
+        listed = {pathlib.Path(b["path"]).name: b for b in json.loads(done.stdout)["plugins"]}
+        verdicts = {name: b["verdict"] for name, b in listed.items()}
+        assert list(verdicts)[:2] == ["narrows_a.so", "narrows_good.so"] and verdicts["narrows_cpu.so"] == "shadowed"
+        assert verdicts["narrows_a.so"] == verdicts["narrows_good.so"] == verdicts["narrows_mine.so"] == "accepted"
+        assert verdicts["narrows_bad.so"] == "crashed" and listed["narrows_bad.so"]["reason"] == words
+    text = site.run("-m", "narrows", "info", NARROWS_PLUGIN_PATH=str(folder)).stdout
+    assert "crashed" in text and words in text
+
+
+def test_info_waits_for_a_plugin_of_a_folder_so_long(site, plugin, tmp_path):
+    (tmp_path / "narrows_bad.so").write_bytes(plugin("bad", QUERY="for (;;) select(0, 0, 0, 0, 0)"))
+    done = site.run("-m", "narrows", "info", "--json", "--timeout", "1", NARROWS_PLUGIN_PATH=str(tmp_path))
+    told = {b["path"]: b for b in json.loads(done.stdout)["plugins"]}[str(tmp_path / "narrows_bad.so")]
+    assert (told["verdict"], told["reason"]) == ("crashed", "does not say what it is within 1 s")
+
+
 def test_a_distribution_that_lies_twice_on_the_path(site, plugin, tmp_path):
     """The first is the one that Python imports."""
     other = Site(tmp_path / "other")

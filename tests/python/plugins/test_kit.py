@@ -90,7 +90,11 @@ def test_numbers_of_16_bits(kit):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     b = x.astype(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(np.asarray(kit.twice(b)).astype("float32"), (2 * b).astype("float32"))
-    with pytest.raises(NotImplementedError, match=r"input x has dtype float32; expected float16 or bfloat16 or float64"):
+    with pytest.raises(
+        NotImplementedError,
+        match=r"input x has dtype float32; expected float16 or bfloat16 or float64, "
+        r'as \.astype\("float16"\) or \.to\(torch\.float16\) gives',
+    ):
         kit.twice(x.astype("float32"))
 
 
@@ -124,6 +128,29 @@ def test_strided_tensors(kit):
         kit.wrong_layout(base.T)
     with pytest.raises(RuntimeError, match="input x has 2 dimensions; the kernel asks for 3"):
         kit.wrong_rank(base)
+
+
+def test_a_contiguous_tensor_is_asked_for_with_the_remedy(kit):
+    with pytest.raises(
+        NotImplementedError,
+        match=r"kit\.sum/1: input b has shape \(3, 2\) and strides \(1, 3\); expected a C-contiguous tensor, "
+        r"as \.contiguous\(\) or numpy\.ascontiguousarray\(\) gives",
+    ):
+        kit.sum(np.ones((3, 2), "float32"), np.ones((2, 3), "float32").T)
+
+
+def test_an_exception_in_a_parallel_loop_is_the_calls(kit):
+    """Of any thread's, and the process goes on."""
+    x = np.ones(100_000, "float32")
+    for place in (0, 50_000, 99_999) * 10:
+        x[place] = -1
+        with pytest.raises(RuntimeError, match=rf"element {place} is negative"):
+            kit.roots(x)
+        x[place] = 4
+        assert kit.roots(x)[place] == 2
+    x[:] = -1  # by several threads, of which the first tells
+    with pytest.raises(RuntimeError, match=r"element \d+ is negative"):
+        kit.roots(x)
 
 
 def test_tensors_are_copied_where_the_op_says_so(kit):

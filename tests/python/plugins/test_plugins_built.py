@@ -58,6 +58,7 @@ def test_a_kernel_that_asks_for_elements_of_another_dtype_is_told(tmp_path, monk
     np.testing.assert_array_equal(scale(np.ones(3, "float32"), factor=4), [4, 4, 4])
     for kernel, words in {
         "input<uint16_t>(0)": "input x has dtype float32; the kernel asks for uint16",
+        "input<uint8_t>(0)": "input x has dtype float32; the kernel asks for uint8",
         "input<float>(1)": "input b is absent; the kernel asks for float32",
         "output<int32_t>(0)": "output y has dtype float32; the kernel asks for int32",
     }.items():
@@ -66,6 +67,8 @@ def test_a_kernel_that_asks_for_elements_of_another_dtype_is_told(tmp_path, monk
         body = body.replace("call.parallel_for", f"call.{kernel}; call.parallel_for")
         with pytest.raises(RuntimeError, match=words):
             narrows.load_inline(name, body).scale(np.ones(3, "float32"))
+    with pytest.raises(RuntimeError, match=r"narrows::plugin::class_dtype is specialised for"):  # nothing says what it is
+        narrows.load_inline("asks", text.replace("call.parallel_for", "struct S { float x; }; call.input<S>(0); call.parallel_for"))
 
 
 def test_load_inline_gives_the_source_that_was_asked_for(tmp_path, monkeypatch):

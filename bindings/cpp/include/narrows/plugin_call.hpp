@@ -7,8 +7,10 @@
 #include <narrows/plugin.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <narrows/float16.hpp>
 #include <narrows/plugin_base.hpp>
 #include <stdexcept>
@@ -21,18 +23,41 @@ namespace narrows::plugin {
 /// @defgroup cpp_plugins C++: plugins for the CPU
 /// @{
 
-/// The dtype of a type: of an arithmetic one, of f16, of bf16.
+/// The dtype whose elements another library's type is. To read a tensor as such a type, say it
+/// once:
+///
+/// @code{.cpp}
+/// template <>
+/// inline constexpr DLDataType narrows::plugin::class_dtype<std::complex<float>> = {
+///     kDLComplex, 64, 1};
+/// @endcode
+///
+/// plugin_cuda.hpp does so for the 16-bit types of CUDA and HIP.
+template <class T>
+inline constexpr DLDataType class_dtype = {};
+/// The dtype of narrows::f16.
+template <>
+inline constexpr DLDataType class_dtype<f16> = {kDLFloat, 16, 1};
+/// The dtype of narrows::bf16.
+template <>
+inline constexpr DLDataType class_dtype<bf16> = {kDLBfloat, 16, 1};
+
+/// The dtype of a type: of an arithmetic one, of f16, of bf16, of one that class_dtype knows.
 template <class T>
 constexpr DLDataType dtype() {
-  if constexpr (std::is_same_v<T, f16>) return {kDLFloat, 16, 1};
-  if constexpr (std::is_same_v<T, bf16>) return {kDLBfloat, 16, 1};
-  static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, f16> || std::is_same_v<T, bf16>,
-                "expected an arithmetic type, narrows::f16 or narrows::bf16");
-  constexpr uint8_t code = std::is_same_v<T, bool>       ? kDLBool
-                           : std::is_floating_point_v<T> ? kDLFloat
-                           : std::is_signed_v<T>         ? kDLInt
-                                                         : kDLUInt;
-  return {code, 8 * sizeof(T), 1};
+  static_assert(std::is_arithmetic_v<T> || class_dtype<T>.bits != 0,
+                "expected an arithmetic type, narrows::f16, narrows::bf16, or a type that "
+                "narrows::plugin::class_dtype is specialised for");
+  if constexpr (std::is_arithmetic_v<T>) {
+    constexpr uint8_t code = std::is_same_v<T, bool>       ? kDLBool
+                             : std::is_floating_point_v<T> ? kDLFloat
+                             : std::is_signed_v<T>         ? kDLInt
+                                                           : kDLUInt;
+    return {code, 8 * sizeof(T), 1};
+  } else {
+    static_assert(class_dtype<T>.bits == 8 * sizeof(T), "class_dtype has another size");
+    return class_dtype<T>;
+  }
 }
 
 struct Op;
@@ -58,28 +83,30 @@ inline std::string show(const int64_t* numbers, int32_t count) {
   return out + ")";
 }
 
-// Whether elements of that dtype may be seen as Ts: of f16 and bf16 the bits as uint16_t, of any
-// dtype the bytes. A type that is neither arithmetic nor ours, such as CUDA's __half, has the right
-// size.
+// Types that read the bytes of any dtype.
+template <class T>
+constexpr bool is_byte = std::is_same_v<T, char> || std::is_same_v<T, std::byte>;
+
+// Whether elements of that dtype may be seen as Ts: of f16 and bf16 the bits as uint16_t, of bool
+// the bytes as uint8_t, of any dtype the bytes as char.
 template <class T>
 bool holds(DLDataType t) {
-  if (std::is_same_v<T, char> || std::is_same_v<T, unsigned char> || std::is_same_v<T, std::byte>)
+  if constexpr (is_byte<T>) {
     return true;
-  if (t.bits != 8 * sizeof(T)) return false;
-  if constexpr (std::is_same_v<T, f16> || std::is_same_v<T, bf16>)
+  } else {
+    if (t.bits != 8 * sizeof(T)) return false;
+    if (std::is_same_v<T, uint16_t> && (t.code == kDLFloat || t.code == kDLBfloat)) return true;
+    if (std::is_same_v<T, uint8_t> && t.code == kDLBool) return true;
     return dtype<T>().code == t.code;
-  else if constexpr (std::is_arithmetic_v<T>)
-    return dtype<T>().code == t.code ||
-           (std::is_same_v<T, uint16_t> && (t.code == kDLFloat || t.code == kDLBfloat));
-  return true;
+  }
 }
 
 template <class T>
 std::string show_type() {
-  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, f16> || std::is_same_v<T, bf16>)
-    return show(dtype<T>());
+  if constexpr (is_byte<T>)
+    return "bytes";
   else
-    return "a type of " + std::to_string(sizeof(T)) + " bytes";
+    return show(dtype<T>());
 }
 
 std::string tensor_name(const Op* op, bool is_input, uint32_t i);
@@ -224,13 +251,26 @@ class Launch {
   const nw_call& raw() const { return *call_; }
   /// Runs `body(i)` for every i of [0, n) on the host's threads.
   ///
-  /// `body` must not throw. A thread takes at least `grain` indices at a time.
+  /// A thread takes at least `grain` indices at a time. If `body` throws, the first exception is
+  /// thrown here, and what was not begun by then is left out.
   template <class Body>
   void parallel_for(int64_t n, const Body& body, int64_t grain = 16384) const {
+    struct Work {
+      const Body& body;
+      std::atomic<bool> failed{false};
+      std::exception_ptr exception{};  // of the thread that set `failed`
+    } work{body};
     const auto piece = [](void* arg, int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) (*static_cast<const Body*>(arg))(i);
+      Work& all = *static_cast<Work*>(arg);
+      if (all.failed.load(std::memory_order_relaxed)) return;
+      try {
+        for (int64_t i = begin; i < end; ++i) all.body(i);
+      } catch (...) {
+        if (!all.failed.exchange(true)) all.exception = std::current_exception();
+      }
     };
-    host_->parallel_for(host_->ctx, n, grain, piece, const_cast<Body*>(&body));
+    host_->parallel_for(host_->ctx, n, grain, piece, &work);
+    if (work.exception) std::rethrow_exception(work.exception);
   }
   /// How many threads parallel_for() would use now. For a kernel that has threads of its own, such
   /// as OpenMP's.

@@ -34,10 +34,35 @@
 
 #include <string>
 
+/// @cond
+// The vendors' 16-bit types, whose headers a kernel includes only if it uses them.
+struct __half;
+#ifdef NARROWS_CUDA_IS_HIP
+struct hip_bfloat16;
+struct __hip_bfloat16;
+#else
+struct __nv_bfloat16;
+#endif
+/// @endcond
+
 namespace narrows::plugin {
 
 /// @defgroup cpp_cuda C++: plugins for NVIDIA's and AMD's GPUs
 /// @{
+
+/// @cond
+template <>
+inline constexpr DLDataType class_dtype<::__half> = {kDLFloat, 16, 1};
+#ifdef NARROWS_CUDA_IS_HIP
+template <>
+inline constexpr DLDataType class_dtype<::hip_bfloat16> = {kDLBfloat, 16, 1};
+template <>
+inline constexpr DLDataType class_dtype<::__hip_bfloat16> = {kDLBfloat, 16, 1};
+#else
+template <>
+inline constexpr DLDataType class_dtype<::__nv_bfloat16> = {kDLBfloat, 16, 1};
+#endif
+/// @endcond
 
 /// The stream that the call is put on.
 inline cudaStream_t stream(const Launch& call) { return static_cast<cudaStream_t>(call.stream()); }

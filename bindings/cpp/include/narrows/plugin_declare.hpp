@@ -158,6 +158,11 @@ inline std::string show(const std::vector<DLDataType>& dtypes) {
   return out.empty() ? "what the op declares, which is nothing" : out;
 }
 
+// The remedy for another dtype.
+inline std::string cast_to(DLDataType t) {
+  return ", as .astype(\"" + show(t) + "\") or .to(torch." + show(t) + ") gives";
+}
+
 // "mine.scale/1: input x", as the op declares it.
 inline std::string tensor_name(const Op* op, bool is_input, uint32_t i) {
   const std::string kind = is_input ? "input " : "output ";
@@ -320,6 +325,8 @@ class Declaration {
     check_outputs();
     check_params();
     check_shape_rule();
+    if ((op.flags & NW_OP_AUTOCAST) != 0) check_autocast();
+    if ((op.flags & NW_OP_INPLACE) != 0) check_inplace();
     fill();
   }
   /// The op.
@@ -366,13 +373,14 @@ class Declaration {
       const nw_tensor_sig& t = sig.tensors[i];
       if (t.ndim < 0) continue;
       const std::vector<DLDataType>& own = inputs_[i].dtypes;
-      check_dtype(t, i, own.empty() ? op_.dtypes : own);
+      check_dtype(t, i, dtypes_of(inputs_[i]));
       if (!own.empty()) continue;
       if (first == nullptr) first = &t, number = i;
       if (!is(t.dtype, first->dtype.code, first->dtype.bits))
         refuse_tensor(NW_UNSUPPORTED, true, i,
                       "has dtype " + detail::show(t.dtype) + "; expected " +
-                          detail::show(first->dtype) + ", the dtype of " + inputs_[number].bare());
+                          detail::show(first->dtype) + ", the dtype of " + inputs_[number].bare() +
+                          detail::cast_to(first->dtype));
     }
     for (uint32_t i = 0; i < sig.num_inputs + sig.num_outputs; ++i)
       if (sig.tensors[i].ndim >= 0 && op_.layout != Layout::copied)
@@ -445,6 +453,41 @@ class Declaration {
                  op_.name, p.name);
     }
   }
+  // The dtypes that an input may have.
+  const std::vector<DLDataType>& dtypes_of(const detail::Tensor& input) const {
+    return input.dtypes.empty() ? op_.dtypes : input.dtypes;
+  }
+  // torch.autocast casts each input of float32 to one of 16 bits.
+  void check_autocast() const {
+    bool is_cast = inputs_.empty();
+    for (const detail::Tensor& t : inputs_) {
+      const std::vector<DLDataType>& dtypes = dtypes_of(t);
+      const bool narrow =
+          detail::is_among(dtypes, dtype<f16>()) || detail::is_among(dtypes, dtype<bf16>());
+      if (!narrow && detail::is_among(dtypes, dtype<float>())) refuse_autocast(t);
+      is_cast = is_cast || narrow;
+    }
+    if (!is_cast) refuse_autocast(inputs_[0]);
+  }
+  [[noreturn]] void refuse_autocast(const detail::Tensor& t) const {
+    refuse(NW_INVALID, -1,
+           "op '%s': flags has NW_OP_AUTOCAST, and input %s has dtypes %s; expected float16 or "
+           "bfloat16 "
+           "among them, to which torch.autocast casts it",
+           op_.name, t.bare().c_str(), detail::show(dtypes_of(t)).c_str());
+  }
+  // Without a dtype of its own an output has that of an input.
+  void check_inplace() const {
+    for (const detail::Tensor& y : outputs_) {
+      if (y.dtypes.empty()) return;
+      for (const detail::Tensor& x : inputs_)
+        if (detail::is_among(dtypes_of(x), y.dtypes[0])) return;
+    }
+    refuse(NW_INVALID, -1,
+           "op '%s': flags has NW_OP_INPLACE, and no input has the dtype of an output, as %s: %s; "
+           "expected an output that may be an input",
+           op_.name, outputs_[0].bare().c_str(), detail::show(outputs_[0].dtypes).c_str());
+  }
   // A kernel that reads an input whose shape nobody checked reads beyond its end.
   void check_shape_rule() const {
     if (op_.shape_rule == nullptr)
@@ -492,7 +535,8 @@ class Declaration {
                    const std::vector<DLDataType>& dtypes) const {
     if (!detail::is_among(dtypes, t.dtype))
       refuse_tensor(NW_UNSUPPORTED, true, i,
-                    "has dtype " + detail::show(t.dtype) + "; expected " + detail::show(dtypes));
+                    "has dtype " + detail::show(t.dtype) + "; expected " + detail::show(dtypes) +
+                        (dtypes.empty() ? "" : detail::cast_to(dtypes[0])));
   }
   void check_layout(const nw_tensor_sig& t, bool is_input, uint32_t i) const {
     if (!is_aligned(t) && has_elements(t))
