@@ -21,6 +21,7 @@ namespace {
 
 constexpr unsigned long kMaxOperations = 20'000'000;  // of isl in one query: some tenths of a second
 constexpr int kMaxAlternatives = 20'000;
+constexpr uint64_t kMaxEffort = 1'000'000;  // of one Effort: some seconds
 
 struct Freer {
   void operator()(isl_ctx* p) const { isl_ctx_free(p); }
@@ -35,6 +36,21 @@ using Owned = std::unique_ptr<T, Freer>;
 uint64_t& query_count() {
   thread_local uint64_t count = 0;
   return count;
+}
+
+struct Spent {
+  bool is_bounded = false;
+  uint64_t effort = 0;
+};
+Spent& spent() {
+  thread_local Spent it;
+  return it;
+}
+
+void spend(uint64_t effort) {
+  Spent& all = spent();
+  all.effort += effort;
+  if (all.is_bounded && all.effort > kMaxEffort) throw Unproven{"it takes too many questions"};
 }
 
 // One for each thread, as isl's objects are not shared between threads. Regions are freed before their thread ends: they are
@@ -53,6 +69,7 @@ isl_ctx* context() {
 // Begins a query: the count of operations starts anew.
 isl_ctx* ask() {
   ++query_count();
+  spend(4);  // tens of microseconds
   isl_ctx_reset_operations(context());
   return context();
 }
@@ -151,6 +168,14 @@ std::vector<int> arrange(size_t size, const std::vector<int>& first) {
 }  // namespace
 
 uint64_t solver_queries() { return query_count(); }
+
+Effort::Effort() : is_outer_(!spent().is_bounded) {
+  if (is_outer_) spent() = {true, 0};
+}
+
+Effort::~Effort() {
+  if (is_outer_) spent() = {};
+}
 
 Linear number(int64_t value) { return {{}, value}; }
 
@@ -255,6 +280,7 @@ Linear System::floor_div(const Linear& value, int64_t divisor) {
 
 bool System::is_empty() const {
   if (refuted_) return true;
+  spend((zeros_.size() + not_negatives_.size()) * names_.size() / 64);
   const Presolved small = presolve(*this);
   if (small.answer != Presolved::Answer::unknown) return small.answer == Presolved::Answer::empty;
   System reduced;
@@ -315,6 +341,7 @@ int Choices::pick(int alternatives) {
 
 bool Choices::advance() {
   if (++walked_ > kMaxAlternatives) throw Unproven{"there are too many cases"};
+  spend(1);
   taken_.resize(at_);
   while (!taken_.empty() && taken_.back().first + 1 == taken_.back().second) taken_.pop_back();
   if (taken_.empty()) return false;

@@ -118,6 +118,19 @@ bool explore(const Body& body) {
   return false;
 }
 
+// Bounds what a thread asks from the making of the outermost one to its end: cases that are walked through, and questions by their
+// size. Beyond that all is Unproven. It counts and takes no time, so that each machine refuses the same.
+class Effort {
+ public:
+  Effort();
+  ~Effort();
+  Effort(const Effort&) = delete;
+  Effort& operator=(const Effort&) = delete;
+
+ private:
+  bool is_outer_;
+};
+
 // The queries that went to isl so far, for measurements.
 uint64_t solver_queries();
 

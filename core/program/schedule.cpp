@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "core/near.h"
+#include "core/program/polyhedra.h"
 #include "core/program/steps.h"
 #include "core/program/text.h"
 #include "core/program/types.h"
@@ -72,12 +73,14 @@ std::vector<std::string> step_names() {
 
 Schedule::Schedule(Program program) : original_(std::move(program)), reference_(original_), current_(original_) {
   check(original_);
+  const Effort effort;
   verifier_ = std::make_shared<const Verifier>(reference_);
   verifier_->check(current_);
 }
 
 std::vector<std::string> Schedule::apply(std::string_view text) {
   const StepLine line = StepLine::parse(text);
+  const Effort effort;
   try {
     const NamedStep& step = need_step(line.name());
     Draft draft{reference_, current_, *verifier_, false, {}};

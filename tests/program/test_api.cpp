@@ -308,6 +308,41 @@ TEST_CASE("a program with its adjoint becomes a plugin from C") {
   REQUIRE(op->backward == std::string("c.mm_backward/2"));
   REQUIRE(nw_find_op(rt, op->backward, &backward, &error) == NW_OK);
   CHECK((backward->max_inputs == 4 && backward->num_outputs == 2));  // d_C, A, B, C; d_A, d_B
+  CHECK(op->saved == 0b11);                                          // A and B; C is not read
+  nw_runtime_destroy(rt);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("a plugin's op says which outputs its adjoint reads") {
+  char folder[] = "/tmp/narrows-api-XXXXXX";
+  REQUIRE(mkdtemp(folder) != nullptr);
+  const std::string path = std::string(folder) + "/narrows_rows.so";
+  nw_runtime* rt = nullptr;
+  nw_error error;
+  REQUIRE(nw_runtime_create(nullptr, &rt, &error) == NW_OK);
+  const Handle program = parsed(R"(program 1 two(x: f32[M, N], y: out f32[M, N], top: out f32[M]):
+  for i in M:
+    for j in N:
+      block y(vi: S(M) = i, vj: S(N) = j):
+        y[vi, vj] = x[vi, vj] + f32(1)
+  for i1 in M:
+    for j1 in N:
+      block top(vi: S(M) = i1, vj: R(N) = j1):
+        init:
+          top[vi] = f32(-inf)
+        top[vi] = maximum(top[vi], x[vi, vj])
+)");
+  nw_program* vjp = nullptr;
+  REQUIRE(nw_program_vjp(program.get(), &vjp, &error) == NW_OK);
+  const Handle adjoint(vjp);
+  const nw_program* both[] = {program.get(), adjoint.get()};
+  INFO(error.message);
+  REQUIRE(nw_program_export(rt, both, 2, "cpu", nullptr, path.c_str(), &error) == NW_OK);
+  REQUIRE(nw_load(rt, path.c_str(), &error) == NW_OK);
+  const nw_op* op = nullptr;
+  REQUIRE(nw_find_op(rt, "rows.two/1", &op, &error) == NW_OK);
+  INFO(printed(adjoint.get()));
+  CHECK(op->saved == ((uint64_t{1} << 33) | 1));  // x, and top
   nw_runtime_destroy(rt);
   std::filesystem::remove_all(folder);
 }

@@ -161,3 +161,26 @@ TEST_CASE("a quotient of digits takes no unknown, and leaves no term out") {
   CHECK(system.names().size() == 4);
   CHECK(low == Linear{{{3, 1}}, 0});
 }
+
+TEST_CASE("what is asked has an end, also in many questions that are small each") {
+  const auto walk = [] {  // 2^14 cases
+    explore([](Choices& choices) {
+      for (int i = 0; i < 14; ++i) choices.pick(2);
+      return false;
+    });
+  };
+  int walks = 0;
+  const auto walk_on = [&] {
+    for (; walks < 10'000; ++walks) {
+      const Effort inner;  // gets nothing of its own
+      walk();
+    }
+  };
+  {
+    const Effort outer;
+    CHECK_THROWS_AS(walk_on(), Unproven);
+    CHECK((walks > 10 && walks < 10'000));
+    CHECK_THROWS_AS(walk(), Unproven);
+  }
+  CHECK_NOTHROW(walk());
+}

@@ -12,6 +12,7 @@ namespace {
 struct Array {
   std::string name;
   std::vector<std::string> shape;
+  bool is_changed = false;  // an inout tensor
 };
 
 struct Axis {
@@ -42,15 +43,20 @@ void write(const Node& node, int depth, std::string& out) {
 
 class Maker {
  public:
-  explicit Maker(Random& random) : random_(random), dtype_(random.chance(15) ? "i32" : "f32") {}
+  explicit Maker(Random& random)
+      : random_(random), dtype_(random.chance(15) ? "i32" : "f32"), has_bias_(random.chance(15)), has_positions_(random.chance(15)),
+        has_params_(random.chance(15)) {}
 
   RandomProgram run() {
     extents();
-    inputs_ = {{"A", {rows_, columns_}}, {"B", {columns_, rows_}}, {"x", {rows_}}};
+    inputs_ = {{"A", {rows_, columns_}}, {"B", {columns_, rows_}}, {"x", {rows_}, random_.chance(15)}};
     known_ = inputs_;
-    const int64_t count = random_.integer(1, 4);
-    for (int64_t i = 0; i < count; ++i) block(i == count - 1);
-    return {text(), sizes()};
+    const int64_t count = random_.integer(1, 4), change = inputs_[2].is_changed ? random_.integer(0, count - 1) : -1;
+    for (int64_t i = 0; i < count; ++i) {
+      if (i == change) rewrite(inputs_[2]);
+      block(i == count - 1);
+    }
+    return {text(), sizes(), params()};
   }
 
  private:
@@ -77,6 +83,8 @@ class Maker {
       return random_.chance(50) ? "0" : extent + " - 1";
     }
     const std::string v = random_.pick(fitting);
+    if (has_positions_ && extent == rows_ && random_.chance(40)) return "clamp(at[" + v + "], 0, " + extent + " - 1)";
+    if (has_params_ && random_.chance(25)) return "min(max(" + v + " + n, 0), " + extent + " - 1)";
     switch (random_.integer(0, 11)) {
       case 0: return "max(" + v + " - 1, 0)";
       case 1: return "min(" + v + " + 1, " + extent + " - 1)";
@@ -106,6 +114,15 @@ class Maker {
   const Array& source() { return random_.chance(60) ? known_.back() : random_.pick(known_); }
 
   std::string value(const std::vector<Axis>& axes) {
+    const std::string a = plain_value(axes);
+    if (has_bias_ && random_.chance(50))
+      return a + " + where(present(bias), " + element({"bias", {rows_}}, axes) + ", " + number(1) + ")";
+    if (has_params_ && random_.chance(30)) return "(" + a + ") * " + (dtype_ == "f32" ? "alpha" : "i32(n)");
+    if (has_params_ && random_.chance(30)) return "where(flag, " + a + ", " + element(source(), axes) + ")";
+    return a;
+  }
+
+  std::string plain_value(const std::vector<Axis>& axes) {
     const std::string a = element(source(), axes);
     switch (random_.integer(0, 5)) {
       case 0: return a;
@@ -143,7 +160,7 @@ class Maker {
   }
 
   void block(bool is_last) {
-    if (!is_last && !allocations_.empty() && random_.chance(15)) return rewrite();
+    if (!is_last && !allocations_.empty() && random_.chance(15)) return rewrite(random_.pick(allocations_));
     static const std::vector<std::string> kKinds = {"S", "SS", "SS", "SR", "SR", "SSR", "R", "SRR", "SC", "C"};
     Block made{"", axes_of(random_.pick(kKinds)), "", ""};
     const bool reduces = std::any_of(made.axes.begin(), made.axes.end(), [](const Axis& axis) { return axis.kind == 'R'; });
@@ -190,14 +207,14 @@ class Maker {
     known_.push_back(array);
   }
 
-  // An allocation gets new values, of its own ones too.
-  void rewrite() {
-    const Array array = random_.pick(allocations_);
+  // An allocation or an inout tensor gets new values, of its own ones too.
+  void rewrite(const Array& array) {
     Block made{array.name + "_" + std::to_string(blocks_++), {}, "", ""};
     for (const std::string& extent : array.shape)
       made.axes.push_back({std::string("v") + static_cast<char>('i' + made.axes.size()), 'S', extent});
     std::string at = place(array, made.axes);
-    made.body = at + " = " + (random_.chance(50) ? at + " * " + number(2) : element(random_.pick(inputs_), made.axes));
+    const Array& other = inputs_[static_cast<size_t>(random_.integer(0, array.is_changed ? 1 : 2))];
+    made.body = at + " = " + (random_.chance(50) ? at + " * " + number(2) : element(other, made.axes));
     add(made);
     known_.push_back(array);
   }
@@ -278,8 +295,12 @@ class Maker {
 
   std::string text() {
     std::string out = "program 1 random(";
-    for (const Array& array : inputs_) out += (array.name == "A" ? "" : ", ") + declared(array, dtype_);
+    for (const Array& array : inputs_)
+      out += (array.name == "A" ? "" : ", ") + declared(array, (array.is_changed ? "inout " : "") + dtype_);
+    if (has_bias_) out += ", " + declared({"bias?", {rows_}}, dtype_);
+    if (has_positions_) out += ", " + declared({"at", {rows_}}, "i32");
     for (const Array& array : outputs_) out += ", " + declared(array, "out " + dtype_);
+    if (has_params_) out += ", alpha: param f32 = 2, n: param i64 = 1, flag: param bool = 1";
     out += "):\n";
     for (const Array& array : allocations_) out += "  alloc " + declared(array, dtype_) + "\n";
     for (const auto& node : body_) write(*node, 1, out);
@@ -295,8 +316,14 @@ class Maker {
     return all;
   }
 
+  std::map<std::string, int64_t> params() {
+    if (!has_params_) return {};
+    return {{"alpha", random_.integer(-2, 3)}, {"n", random_.integer(-2, 2)}, {"flag", random_.integer(0, 1)}};
+  }
+
   Random& random_;
   std::string dtype_, rows_, columns_;
+  bool has_bias_, has_positions_, has_params_;
   std::vector<Array> inputs_, outputs_, allocations_, known_;
   std::vector<std::unique_ptr<Node>> body_;
   int loops_ = 0, blocks_ = 0;
@@ -333,7 +360,7 @@ class ProductMaker {
     shuffle(inner);
     outer.insert(outer.end(), inner.begin(), inner.end());
     if (random_.chance(10)) shuffle(outer);
-    return {text(unit, outer), {{{"N", 4}}, {{"N", random_.integer(0, 3)}}}};
+    return {text(unit, outer), {{{"N", 4}}, {{"N", random_.integer(0, 3)}}}, {}};
   }
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // random_program.h -- small random programs for the search: blocks that read what earlier ones wrote, by plain, shifted, mirrored,
-// transposed and guarded subscripts; reductions, running sums, buffers that are written twice, nests with loops in common; and
-// products in the shapes of matrix units.
+// transposed and guarded subscripts, and by those that data or a param chooses; reductions, running sums, buffers that are written
+// twice, nests with loops in common; tensors that are changed or may be absent, and params; and products in the shapes of matrix
+// units.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,9 @@
 #include <vector>
 
 namespace narrows::search {
+
+// Which programs and steps a seed gives. It counts up when what is drawn changes; a record's lines name theirs.
+constexpr int kGenerator = 2;
 
 class Random {  // SplitMix64, the same on every platform
  public:
@@ -29,6 +33,7 @@ class Random {  // SplitMix64, the same on every platform
 struct RandomProgram {
   std::string text;
   std::vector<std::map<std::string, int64_t>> sizes;  // to run it with: a few each time, also 0 and 1
+  std::map<std::string, int64_t> params;              // beside their defaults
 };
 RandomProgram random_program(Random& random);
 

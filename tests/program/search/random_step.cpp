@@ -20,7 +20,7 @@ class StepMaker {
     block_ = random_.pick(blocks_);
     if (is_product() && random_.chance(20)) return tensorize();
     if (for_gpu_ && random_.chance(33)) return step_for_gpu();
-    switch (random_.integer(0, 22)) {
+    switch (random_.integer(0, 23)) {
       case 0:
       case 1:
       case 2: return "split(loop=" + loop() + ", factors=" + factors() + ")";
@@ -38,11 +38,12 @@ class StepMaker {
       case 14: return "compute_inline(block=" + quoted(block_) + ")";
       case 15: return "reverse_compute_inline(block=" + quoted(block_) + ")";
       case 16: return "decompose_reduction(block=" + quoted(block_) + ", loop=" + loop() + ")";
-      case 17: return "rfactor(loop=" + loop() + ", axis=" + std::to_string(random_.integer(0, 1)) + ")";
+      case 17: return "rfactor(loop=" + loop() + ", axis=" + std::to_string(random_.integer(-2, 1)) + ")";
       case 18: return cache();
       case 19: return pad();
       case 20: return pipeline();
       case 21: return is_product() || random_.chance(10) ? tensorize() : pipeline();
+      case 22: return annotate();
       default: return memory();
     }
   }
@@ -119,9 +120,30 @@ class StepMaker {
     return chosen.empty() ? "none" : random_.pick(chosen);
   }
 
+  std::string annotate() {
+    const std::string what = random_.chance(50) ? "block=" + quoted(block_) : "loop=" + loop();
+    return "annotate(" + what + ", key=\"" + (random_.chance(50) ? "contract" : "note") + "\", value=\"true\")";
+  }
+
+  // Mostly other blocks that read the buffer, which then read the copy, too.
+  std::string consumers(const std::string& buffer) {
+    std::vector<std::string> readers;
+    program::for_each_block(schedule_.program(), [&](const program::Block& block, const program::Loops&) {
+      bool is_reader = false;
+      program::for_each_load(block, [&](const program::Expr& load) { is_reader = is_reader || load.name == buffer; });
+      if (is_reader && block.name != block_) readers.push_back(block.name);
+    });
+    if (random_.chance(10)) readers.push_back(random_.pick(blocks_));
+    if (readers.empty()) return "";
+    while (readers.size() > 1 && random_.chance(40)) readers.pop_back();
+    return ", consumers=" + listed(readers);
+  }
+
   std::string cache() {
     const bool is_read = random_.chance(50);
-    return "cache_" + std::string(is_read ? "read" : "write") + "(block=" + quoted(block_) + ", buffer=" + quoted(buffer(is_read)) +
+    const std::string chosen = buffer(is_read);
+    return "cache_" + std::string(is_read ? "read" : "write") + "(block=" + quoted(block_) + ", buffer=" + quoted(chosen) +
+           (is_read && random_.chance(25) ? consumers(chosen) : "") +
            (random_.chance(30)               ? ", scope=\"local\")"
             : for_gpu_ && random_.chance(60) ? ", scope=\"shared\")"
                                              : ")");

@@ -7,11 +7,14 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "random_program.h"
+
 namespace narrows::search {
 namespace {
 
 constexpr const char* kNames =
-    "code,first seed,next seed,programs,sequences,steps accepted,steps refused,interpreted,compiled,undecided,wrong,seconds";
+    "code,first seed,next seed,programs,sequences,steps accepted,steps "
+    "refused,interpreted,compiled,undecided,wrong,seconds,generator";
 
 // Of a line: "code,first,next,...".
 uint64_t next_of(const std::string& line) {
@@ -37,7 +40,7 @@ void add_line(const std::string& file, const RecordLine& line) {
   if (is_new) out << kNames << "\n";
   out << line.code << "," << line.first << "," << line.next;
   for (const int64_t count : {line.programs, line.sequences, line.accepted, line.refused, line.interpreted, line.compiled,
-                              line.undecided, line.wrong, static_cast<int64_t>(std::lround(line.seconds))})
+                              line.undecided, line.wrong, static_cast<int64_t>(std::lround(line.seconds)), int64_t{kGenerator}})
     out << "," << count;
   if (!(out << "\n").flush()) throw std::runtime_error(file + " cannot be written");
 }

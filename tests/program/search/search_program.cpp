@@ -99,7 +99,7 @@ class Case {
   // The program is accepted, so it has no fault at any size.
   bool run_unscheduled(const program::Program& original) {
     for (size_t i = 0; i < made_.sizes.size(); ++i) {
-      arguments_.push_back(reference::small_integers(original, made_.sizes[i], seed_ + i));
+      arguments_.push_back(arguments_at(original, i));
       expected_.push_back(reference::evaluate(original, arguments_.back()));
       if (!expected_.back().faults.empty()) {
         finding("accepted without a step, though: " + expected_.back().faults[0], i);
@@ -107,6 +107,16 @@ class Case {
       }
     }
     return true;
+  }
+
+  // Every second choice of sizes comes without the optional tensors, and with the params' defaults.
+  reference::Arguments arguments_at(const program::Program& original, size_t i) const {
+    reference::Arguments out = reference::small_integers(original, made_.sizes[i], seed_ + i);
+    const bool is_whole = (seed_ + i) % 2 == 0;
+    for (const program::Buffer& tensor : original.tensors)
+      if (tensor.optional && !is_whole) out.tensors.erase(tensor.name);
+    if (is_whole) out.params.insert(made_.params.begin(), made_.params.end());
+    return out;
   }
 
   void begin_with_default(std::unique_ptr<program::Schedule>& schedule) {
