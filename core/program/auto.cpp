@@ -100,6 +100,16 @@ std::string axis_of_rows(const Block& block) {
 
 namespace {
 
+// Of a reduction along rows that may be long: its axis there, else nothing.
+const Axis* long_row(const Block& block) {
+  if (block.body.size() != 1 || !reduction_of(block.body[0]).has_value()) return nullptr;
+  const std::string along = axis_of_rows(block);
+  const auto found = std::find_if(block.axes.begin(), block.axes.end(), [&](const Axis& a) { return a.name == along; });
+  if (found == block.axes.end()) return nullptr;
+  const auto extent = constant(found->extent);
+  return extent.has_value() && *extent < 2 * kLanes ? nullptr : &*found;
+}
+
 // A reduction's loop becomes partial results side by side. Gives their block; empty: it could not.
 std::string reduce_side_by_side(Steps* steps, const std::string& block, const std::string& loop, int64_t lanes) {
   const Schedule before = steps->schedule();
@@ -116,14 +126,9 @@ std::vector<std::string> reduce_by_vectors(Steps* steps) {
   std::vector<std::string> partials;
   for (const std::string& name : steps->schedule().blocks()) {
     const Path path = steps->path(name);
-    const Block& block = *path.block;
-    if (block.body.size() != 1 || !reduction_of(block.body[0]).has_value() || path.loops.empty() || steps->is_tiled(name)) continue;
-    const std::string along = axis_of_rows(block);
-    if (along.empty()) continue;
-    const Axis& axis = *std::find_if(block.axes.begin(), block.axes.end(), [&](const Axis& a) { return a.name == along; });
-    const auto extent = constant(axis.extent);
-    if (path.loops.back()->name != axis.binding->name || (extent.has_value() && *extent < 2 * kLanes)) continue;
-    std::string loop = axis.binding->name;
+    const Axis* const axis = long_row(*path.block);
+    if (axis == nullptr || path.loops.empty() || steps->is_tiled(name) || path.loops.back()->name != axis->binding->name) continue;
+    std::string loop = axis->binding->name;
     for (const int64_t lanes : {kLanes, kLanes / 4}) {
       const std::string partial = reduce_side_by_side(steps, name, loop, lanes);
       if (partial.empty()) break;
@@ -142,10 +147,12 @@ void share_rows(Steps* steps) {
   std::vector<std::string> names = steps->schedule().blocks();
   for (size_t last = names.size(); last-- > 0;) {
     const std::vector<std::string> around = steps->loops(names[last]);
-    if (around.size() < 2) continue;
+    if (around.empty()) continue;
     for (size_t i = last; i-- > 0;) {
       const std::vector<std::string> old = steps->loops(names[i]);
       if (old.empty() || old[0] == around[0] || steps->is_tiled(names[i])) continue;
+      // A reader of one element for each row, as the logarithm of its sum, loses its vectors: only a long row is worth that.
+      if (around.size() == 1 && long_row(*steps->path(names[i]).block) == nullptr) continue;
       const Schedule before = steps->schedule();
       if (!steps->take("compute_at", {{"block", quoted(names[i])}, {"loop", quoted(around[0])}})) continue;
       if (steps->loops(names[i]).size() > old.size() || !has_lost_a_loop(*steps, names[i], around[0], old.size()))

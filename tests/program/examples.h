@@ -32,6 +32,17 @@ inline Tensor filled(DType dtype, std::vector<int64_t> shape, unsigned seed, dou
   out.fill(seed, low, high);
   return out;
 }
+// The same values with gaps between.
+inline Tensor spread(Tensor& dense, int64_t step) {
+  Tensor out(dense.dtype, dense.shape, step);
+  for (int64_t i = 0; i < dense.elements(); ++i) out.set(i, dense.exact(i));
+  return out;
+}
+inline void run_well(const Call& call) {
+  const Answer answer = call.run();
+  INFO(call.kernel << ": " << answer.message);
+  REQUIRE(answer);
+}
 struct Example {
   const char* name;
   std::function<Prepared()> prepare;

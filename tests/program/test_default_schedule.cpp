@@ -6,12 +6,17 @@
 
 #include "core/program/auto.h"
 #include "core/program/text.h"
+#include "core/program/tree.h"
+#include "core/program/walk.h"
 #include "examples.h"
 
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
+using narrows::program::Expr;
+using narrows::program::For;
 using narrows::program::Machine;
+using narrows::program::Path;
 using narrows::program::Schedule;
 
 Schedule scheduled(const std::string& text, const Machine& machine = {}) {
@@ -74,11 +79,39 @@ TEST_CASE("a product is tiled, packed where it is large, and what reads it joins
                                                     ContainsSubstring("transform_layout") && ContainsSubstring("cache_write"));
 }
 
-TEST_CASE("the reductions of a row share one loop, and are vectors") {
-  const Schedule schedule = scheduled(text_of("softmax"));
-  CHECK_THAT(trace_of(schedule), ContainsSubstring("rfactor") && ContainsSubstring("compute_at(block=\"top\""));
-  CHECK_THAT(trace_of(schedule), ContainsSubstring("vectorize"));
-  CHECK(schedule.program().body.size() == 1);
+// A pass is a block that reads the rows of x.
+TEST_CASE("the reductions of a row share one loop, are vectors, and pass over the row as often as they must") {
+  const std::tuple<const char*, int, int> programs[] = {// passes; reductions
+                                                        {"softmax", 3, 2},
+                                                        {"layer_norm", 3, 2},
+                                                        {"rms_norm", 2, 1},
+                                                        {"log_sum_exp", 2, 2}};
+  for (const auto& [name, passes, reductions] : programs) {
+    const Schedule schedule = scheduled(text_of(name));
+    INFO(print(schedule.program()));
+    REQUIRE(schedule.program().body.size() == 1);
+    int found = 0, vectors = 0;
+    for (const Path& path : paths(schedule.program())) {
+      CHECK(path.loops[0]->kind == For::Kind::parallel);
+      bool reads = false;
+      for_each_load(*path.block, [&](const Expr& load) { reads = reads || load.name == "x"; });
+      found += reads ? 1 : 0;
+      vectors += reads && path.loops.back()->kind == For::Kind::vectorize ? 1 : 0;
+    }
+    CHECK(found == passes);
+    CHECK(vectors == reductions);
+  }
+}
+
+TEST_CASE("a short row's result does not join the loop of those who read it") {
+  const auto text = [](const std::string& columns) {
+    return "program 1 f(x: f32[M, " + columns + "], y: out f32[M]):\n  alloc total: f32[M]\n  for i in M:\n    for j in " +
+           columns + ":\n      block total(vi: S(M) = i, vj: R(" + columns +
+           ") = j):\n        init:\n          total[vi] = f32(0)\n        total[vi] = total[vi] + x[vi, vj]\n"
+           "  for i1 in M:\n    block y(vi: S(M) = i1):\n      y[vi] = log(total[vi])\n";
+  };
+  CHECK(scheduled(text("3")).program().body.size() == 2);
+  CHECK(scheduled(text("300")).program().body.size() == 1);
 }
 
 TEST_CASE("a product by its default schedule is right for sizes that leave partial tiles") {

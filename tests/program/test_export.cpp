@@ -91,13 +91,6 @@ void check(const Plugin& made, const std::string& text, std::vector<Tensor>& inp
   for (size_t i = 0; i < outputs.size(); ++i) compare(outputs[i], wanted[i]);
 }
 
-// The same values with gaps between.
-Tensor spread(Tensor& dense, int64_t step) {
-  Tensor out(dense.dtype, dense.shape, step);
-  for (int64_t i = 0; i < dense.elements(); ++i) out.set(i, dense.exact(i));
-  return out;
-}
-
 std::string refused(const std::string& path, const std::vector<std::string>& texts, int32_t status, const char* op = nullptr) {
   nw_error error{};
   CHECK(plugin().export_to(path, texts, op, &error) == status);
