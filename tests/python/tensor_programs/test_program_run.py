@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import narrows
-from narrows.program import PrimFunc, Schedule, _evaluation
+from narrows.program import PrimFunc, Schedule, _evaluation, _source
 from narrows.program import script as T
 
 F32 = "float32"
@@ -298,6 +298,13 @@ def test_the_source_says_what_became_of_a_loop_of_lanes():
 @pytest.mark.parametrize("name", sorted(path.stem for path in TEXTS.glob("*.program")))
 def test_every_program_has_a_source(name):
     assert "narrows_program(" in PrimFunc((TEXTS / f"{name}.program").read_text()).build().source()
+
+
+def test_the_compiler_of_a_backend(monkeypatch, tmp_path):
+    monkeypatch.setenv("CC", "gcc")
+    assert _source.compiler("cpu").startswith("gcc ")
+    monkeypatch.setenv("CC", str(tmp_path / "none"))
+    assert _source.compiler("cpu") == _source.compiler("metal") == ""
 
 
 def test_a_source_needs_no_sizes():
