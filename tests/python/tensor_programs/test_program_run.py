@@ -302,6 +302,23 @@ def test_every_program_has_a_source(name):
     assert "narrows_program(" in PrimFunc((TEXTS / f"{name}.program").read_text()).build().source()
 
 
+@pytest.mark.parametrize("dtype, most", [("float16", 2048), ("bfloat16", 256), (F32, 4096)])
+def test_a_sum_is_rounded_to_its_buffer_s_dtype_each_time(dtype, most):
+    @T.prim_func
+    def count(A: T.Buffer(("n",), "int8"), C: T.Buffer((1,), F32)):
+        total = T.alloc_buffer((1,), dtype)
+        for k in range(A.shape[0]):
+            with T.block("total"):
+                vk = T.axis.reduce(A.shape[0], k)
+                with T.init():
+                    total[0] = T.cast(0, dtype)
+                total[0] += T.cast(A[vk], dtype)
+        with T.block("C"):
+            C[0] = T.cast(total[0], F32)
+
+    assert Schedule(count).build()(np.ones(4096, "int8")) == [most]  # the next odd number has no place
+
+
 def test_the_compiler_of_a_backend(monkeypatch, tmp_path):
     monkeypatch.setenv("CC", "gcc")
     assert _source.compiler("cpu").startswith("gcc ")
