@@ -88,7 +88,7 @@ std::string every_second(const char* dtype) {
 
 }  // namespace
 
-TEST_CASE("a partial vector leaves the lanes of a register alone that its condition leaves out") {
+TEST_CASE("a partial vector leaves the lanes of a register alone that its condition leaves out", "[sanitized]") {
   for_each_target([](const Plugin& plugin) {
     for (const int64_t size : {3, 15, 16, 17, 18, 19, 31, 50}) {
       INFO(size);
@@ -200,7 +200,7 @@ TEST_CASE("a kernel that was made for other strides is not used") {
   }
 }
 
-TEST_CASE("parallel loops within each other hand out each of their iterations once") {
+TEST_CASE("parallel loops within each other hand out each of their iterations once", "[sanitized]") {
   const char* const text = R"(program 1 f(A: f32[M, N, K], C: out f32[K, M, N]):
   for i in M parallel:
     for j in N parallel:
