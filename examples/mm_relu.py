@@ -82,10 +82,12 @@ def vectors():
 
 
 def a_second_split():
-    """A loop that was split is no more."""
+    """A loop that was split is no more. The module has the program as it is then."""
     sch = Schedule(mm_relu)
     _, j, _ = sch.get_loops(sch.get_block("Y"))
     sch.split(j, factors=[None, 8])
+    sch.mod.show()
+    sch.trace.show()
     try:
         sch.split(j, factors=[None, 8])
     except ScheduleError as error:
@@ -179,7 +181,7 @@ def of_one_size(a, b):
     tell("numpy", lambda: np.maximum(a @ b, 0))
     tell_tvm(a, b)
     for name, sch in (("the tutorial's schedule", vectors()), ("a tile of registers", register_tile())):
-        sch.trace.show()
+        sch.show()  # the program and the steps
         f = sch.build()
         np.testing.assert_allclose(f(a, b), want, rtol=1e-5)
         print(sch.evaluate(a, b))

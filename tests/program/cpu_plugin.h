@@ -287,7 +287,12 @@ struct Call {
   int alias_of = -1;  // of output 0
   int launches = 1;
 
-  Answer run() const {
+  Answer run() const { return perform(false); }
+  // Whether the plugin would run it, and by which kernel.
+  Answer ask() const { return perform(true); }
+
+ private:
+  Answer perform(bool asks) const {
     std::vector<nw_tensor_sig> sigs;
     std::vector<DLTensor> views(inputs.size() + outputs.size());
     std::vector<const DLTensor*> in, out;
@@ -323,8 +328,9 @@ struct Call {
     info.struct_size = sizeof(info);
     nw_error error{};
     void* plan = nullptr;
-    if (const int32_t status = plugin.plan(text, sig, &plan, &info, &error); status != NW_OK)
+    if (const int32_t status = plugin.plan(text, sig, asks ? nullptr : &plan, &info, &error); status != NW_OK)
       return {status, error.message, "", error.argument};
+    if (asks) return {NW_OK, "", info.kernel == nullptr ? "" : info.kernel};
     Workspace workspace(info.workspace_size);
     nw_call call{};
     call.struct_size = sizeof(call);

@@ -191,6 +191,37 @@ TEST_CASE("where no folder keeps what was compiled, the plugin does") {
   }
 }
 
+TEST_CASE("asking starts no compiler, and another size or param compiles nothing anew") {
+  const Folder folder;
+  const Environment compiler("CC", folder.script("counts", "echo >> " + (folder / "runs").string() + "; exec gcc \"$@\""));
+  const std::string text =
+      "program 1 f(A: f32[M, N], C: out f32[M, N], s: param f32 = 27):\n  for i in M:\n    for j in N:\n"
+      "      block C(vi: S(M) = i, vj: S(N) = j):\n        C[vi, vj] = A[vi, vj] + s\n";
+  const Plugin plugin;
+  const auto asked = [&](int64_t m, int64_t n) {
+    Tensor a(DType::f32, {m, n}), c(DType::f32, {m, n});
+    return Call{plugin, text, {&a}, {&c}, "compiled", {{27, 0, true}}}.ask();
+  };
+  const auto add = [&](int64_t m, int64_t n, double s) {
+    Tensor a(DType::f32, {m, n}), c(DType::f32, {m, n});
+    a.fill(1);
+    const Answer answer = Call{plugin, text, {&a}, {&c}, "compiled", {{s, 0, true}}}.run();
+    INFO(m << " " << n << " " << s << ": " << answer.message);
+    REQUIRE(answer);
+    for (int64_t i = 0; i < c.elements(); ++i)
+      if (c.get(i) != static_cast<double>(static_cast<float>(a.get(i)) + static_cast<float>(s))) FAIL("element " << i);
+  };
+  CHECK(asked(3, 7).kernel == "compiled");
+  CHECK(!fs::exists(folder / "runs"));
+  add(3, 7, 27);
+  for (const auto& [m, n] : {std::pair<int64_t, int64_t>{3, 8}, {64, 300}, {0, 5}, {2, 2}}) {
+    add(m, n, 27);
+    add(m, n, -0.5);
+    CHECK(asked(m, n));
+  }
+  CHECK(fs::file_size(folder / "runs") == 1);
+}
+
 // A host may ignore signals, as Python does SIGPIPE, and block some in the calling thread.
 TEST_CASE("a compiler begins with no signal ignored or blocked") {
   const Folder folder;

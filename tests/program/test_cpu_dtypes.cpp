@@ -148,20 +148,29 @@ TEST_CASE("a buffer of a tile keeps every dtype as memory does") {
 
 TEST_CASE("casts of every pair of dtypes are right") {
   for (const DType from : narrows::test::kAllDTypes) {
+    const std::string a = narrows::test::name(from);
+    std::vector<DType> types;
+    std::string items, body;
     for (const DType to : narrows::test::kAllDTypes) {
       if (from == to) continue;
-      const std::string a = narrows::test::name(from), b = narrows::test::name(to);
-      const std::string text = "program 1 f(A: " + a + "[N], C: out " + b +
-                               "[N]):\n  for i in N:\n    block C(vi: S(N) = i):\n      C[vi] = " + b + "(A[vi])\n";
-      const double range = narrows::test::item_size(from) == 1 ? 120 : 300;
-      const std::vector<Exact> values = edges(from);
-      Tensor in = filled(from, {static_cast<int64_t>(values.size()) + 37}, 3, -range, range);
-      for (size_t i = 0; i < values.size(); ++i) in.set(static_cast<int64_t>(i), values[i]);
-      for (const char* kernel : kKernels) {
-        INFO(a << " to " << b << ", " << kernel);
-        Tensor out(to, in.shape);
-        run_well({plugin(), text, {&in}, {&out}, kernel});
-        expect_exactly(out, [&](int64_t i) { return converted(from, to, in.exact(i)); });
+      const std::string b = narrows::test::name(to), n = std::to_string(types.size());
+      items += ", C" + n + ": out " + b + "[N]";
+      body.append("  for i").append(n).append(" in N:\n    block C").append(n).append("(vi: S(N) = i").append(n);
+      body.append("):\n      C").append(n).append("[vi] = ").append(b).append("(A[vi])\n");
+      types.push_back(to);
+    }
+    const std::string text = "program 1 f(A: " + a + "[N]" + items + "):\n" + body;
+    const double range = narrows::test::item_size(from) == 1 ? 120 : 300;
+    const std::vector<Exact> values = edges(from);
+    Tensor in = filled(from, {static_cast<int64_t>(values.size()) + 37}, 3, -range, range);
+    for (size_t i = 0; i < values.size(); ++i) in.set(static_cast<int64_t>(i), values[i]);
+    for (const char* kernel : kKernels) {
+      std::vector<Tensor> outputs;
+      for (const DType to : types) outputs.emplace_back(to, in.shape);
+      run_well({plugin(), text, {&in}, pointers(outputs), kernel});
+      for (size_t o = 0; o < types.size(); ++o) {
+        INFO(a << " to " << narrows::test::name(types[o]) << ", " << kernel);
+        expect_exactly(outputs[o], [&](int64_t i) { return converted(from, types[o], in.exact(i)); });
       }
     }
   }

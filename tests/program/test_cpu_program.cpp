@@ -131,7 +131,7 @@ struct Sizes {
 
 }  // namespace
 
-TEST_CASE("a product is right by every schedule, size and layout") {
+TEST_CASE("a product is right by every schedule, size and layout", "[sanitized]") {
   const Sizes size =
       GENERATE(Sizes{4, 32, 8}, Sizes{1, 1, 1}, Sizes{7, 50, 13}, Sizes{5, 17, 0}, Sizes{0, 3, 2}, Sizes{16, 48, 16});
   for (const auto& [name, body] : kSchedules) {
@@ -269,7 +269,7 @@ TEST_CASE("points of a nest that lead to no element touch none") {
   }
 }
 
-TEST_CASE("both kernels give the same bits") {
+TEST_CASE("both kernels give the same bits", "[sanitized]") {
   CHECK(std::size(kExamples) == program_files().size());
   for (const Example& example : kExamples) {
     INFO(example.name);
@@ -326,7 +326,7 @@ TEST_CASE("an in-out tensor is updated in place, or begins as a copy") {
   }
 }
 
-TEST_CASE("parallel loops of negative extents, one in the other, do nothing") {
+TEST_CASE("parallel loops of negative extents, one in the other, do nothing", "[sanitized]") {
   const std::string text =
       "program 1 f(y: inout f32[n, m]):\n"
       "  for i in n - 3 parallel:\n"
@@ -498,7 +498,7 @@ TEST_CASE("a condition that turns back within a vector is tested for each lane")
   }
 }
 
-TEST_CASE("a partial tile of sums touches nothing behind its rows") {
+TEST_CASE("a partial tile of sums touches nothing behind its rows", "[sanitized]") {
   const std::string text = R"(program 1 f(A: f32[M, K], C: out f32[M]):
   for i0 in (M + 3) // 4:
     for i1 in 4:

@@ -88,7 +88,7 @@ std::string every_second(const char* dtype) {
 
 }  // namespace
 
-TEST_CASE("a partial vector leaves the lanes of a register alone that its condition leaves out") {
+TEST_CASE("a partial vector leaves the lanes of a register alone that its condition leaves out", "[sanitized]") {
   for_each_target([](const Plugin& plugin) {
     for (const int64_t size : {3, 15, 16, 17, 18, 19, 31, 50}) {
       INFO(size);
@@ -136,6 +136,54 @@ TEST_CASE("an element that memory ends with is read alone") {
   }
 }
 
+// Memory that is there when it is written: more than 4 GiB of it take some pages.
+TEST_CASE("elements behind 4 GiB are found") {
+  constexpr int64_t kBehind = int64_t{1} << 32, kSize = kBehind + 300;
+  const std::string slice =
+      "program 1 f(A: u8[300], B: inout u8[4294967596]):\n  for i in 300:\n    block B(v: S(300) = i):\n"
+      "      B[v + 4294967296] = B[v + 4294967296] * u8(2) + A[v]\n";
+  const std::string rows =
+      "program 1 f(A: u8[N], B: inout u8[M, N]):\n  for i in M:\n    for j in N:\n      block B(v: S(M) = i, w: S(N) = j):\n"
+      "        B[v, w] = B[v, w] * u8(2) + A[w]\n";
+  const std::string columns =
+      "program 1 f(A: u8[N], B: inout u8[N, M]):\n  for i in M:\n    for j in N:\n      block B(v: S(M) = i, w: S(N) = j):\n"
+      "        B[w, v] = B[w, v] * u8(2) + A[w]\n";
+  struct View {
+    const std::string& text;
+    std::vector<int64_t> shape, strides;
+    int64_t first, last;  // elements: the first one of the tensor, and the one that is looked at first
+  };
+  const View views[] = {{slice, {kSize}, {1}, 0, kBehind},
+                        {rows, {3, 300}, {kBehind / 2, 1}, 0, kBehind},
+                        {rows, {3, 300}, {-kBehind / 2, 1}, kBehind, 0},
+                        {columns, {300, 2}, {1, kBehind}, 0, kBehind}};
+  const Plugin plugin;
+  for (const View& view : views) {
+    for (const char* kernel : {"compiled", "interpreter"}) {
+      INFO(view.text << kernel);
+      auto* const memory = static_cast<unsigned char*>(
+          mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+      REQUIRE(memory != MAP_FAILED);
+      Tensor a(DType::u8, {300}), b;
+      b.dtype = DType::u8;
+      b.shape = view.shape;
+      b.strides = view.strides;
+      b.outside = memory + view.first;
+      for (int64_t i = 0; i < 300; ++i) {
+        a.set(i, static_cast<double>(i % 100));
+        memory[view.last + i] = static_cast<unsigned char>(i % 60);
+      }
+      const Answer answer = Call{plugin, view.text, {&a, &b}, {&b}, kernel, {}, 1}.run();
+      int64_t right = 0;
+      for (int64_t i = 0; i < 300; ++i) right += memory[view.last + i] == i % 60 * 2 + i % 100 ? 1 : 0;
+      munmap(memory, kSize);
+      INFO(answer.message);
+      REQUIRE(answer);
+      CHECK(right == 300);
+    }
+  }
+}
+
 TEST_CASE("a kernel that was made for other strides is not used") {
   const char* const text = R"(program 1 f(A: f32[N], C: out f32[N]):
   for i in N:
@@ -152,7 +200,7 @@ TEST_CASE("a kernel that was made for other strides is not used") {
   }
 }
 
-TEST_CASE("parallel loops within each other hand out each of their iterations once") {
+TEST_CASE("parallel loops within each other hand out each of their iterations once", "[sanitized]") {
   const char* const text = R"(program 1 f(A: f32[M, N, K], C: out f32[K, M, N]):
   for i in M parallel:
     for j in N parallel:

@@ -270,6 +270,16 @@ TEST_CASE("a block has at most 64 axes and 64 stores") {
   check_refused({{with(65, 1), "block 'C': 65 axes; at most 64"}, {with(1, 65), "block 'C': 65 stores; at most 64"}});
 }
 
+TEST_CASE("a program has at most 64 params") {
+  const auto with = [](int params) {
+    std::string items;
+    for (int i = 0; i < params; ++i) items += ", p" + std::to_string(i) + ": param f32 = 1";
+    return with_value("A[vi]", items);
+  };
+  CHECK(refused_text(with(64)).empty());
+  check_refused({{with(65), "program 'f': 65 params; at most 64"}});
+}
+
 TEST_CASE("a dimension whose shape rule would be too long is refused") {
   const auto rule = [](int count) {
     std::string extent = "M";

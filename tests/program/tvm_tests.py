@@ -6,7 +6,8 @@
 
 Not a part of the test suite: it needs apache-tvm and pytest beside narrows, and TVM's sources. TVM's tests run as they are. Before each
 step the program of TVM's schedule is taken over by from_tvm, and the step is asked of it too. The file has a line for each step: what TVM
-and what Narrows said, and why where they differ. What Narrows takes is run before and after the step, and both results are compared."""
+and what Narrows said, and where they differ why, in the words of the one that refuses. What Narrows takes is run before and after the
+step, and both results are compared."""
 
 from __future__ import annotations
 
@@ -173,6 +174,12 @@ def rule(message: str) -> str:
     ).split("\n")[0][:100]
 
 
+def their_rule(error: BaseException) -> str:
+    """The same of TVM's first sentence about what it refuses."""
+    words = str(error).rpartition("Error message: ")[2]
+    return rule(re.sub(r"\b(s_)?tirx?\.\w+#\d+", "_", words)).partition(". ")[0]
+
+
 class Recorder:
     """A plugin of pytest."""
 
@@ -206,17 +213,18 @@ class Recorder:
                     asked, here, why = None, "not asked", str(error)
                 except Exception as error:  # TVM has no such block or loop
                     asked, here, why = None, "not asked", f"{type(error).__name__}: {rule(str(error))}"
+                asks = ""
                 try:
                     return theirs(schedule, *arguments, **named)
-                except BaseException:
-                    there = "refused"
+                except BaseException as error:
+                    there, asks = "refused", f"TVM: {their_rule(error)}"
                     raise
                 finally:
                     if asked is not None:
                         try:
                             here, why = asked.ask()
-                            if here == "taken" and not asked.has_its_values():
-                                why = "WRONG VALUES"
+                            if here == "taken":
+                                why = asks if asked.has_its_values() else "WRONG VALUES"
                         except NotHere as error:
                             here, why = "not asked", str(error)
                     self.rows[self.test, name, there, here, why if here != there or here == "taken" else ""] = None

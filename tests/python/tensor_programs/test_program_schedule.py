@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+import narrows
 from narrows.program import PrimFunc, Schedule, ScheduleError, _library
 from narrows.program import ir as I
 from narrows.program import script as T
@@ -109,6 +110,36 @@ def test_a_trace_that_does_not_replay_changes_nothing():
     with pytest.raises(ScheduleError, match=r"line 2 of the trace: reorder\(loops=\[\"k\", \"j\"\]\): there is no loop 'k'"):
         first.trace.apply_to_schedule(other)
     assert other.mod.script() == before and not other.trace.lines
+
+
+def test_the_default_schedule_is_steps_like_others(capsys):
+    sch, again = Schedule(mm_relu), Schedule(mm_relu)
+    sch.auto()
+    assert {"split", "vectorize", "parallel"} <= {line.split("(")[0] for line in sch.trace}
+    sch.trace.show()
+    assert capsys.readouterr().out.splitlines() == list(sch.trace)
+    sch.trace.apply_to_schedule(again)
+    assert again.mod["mm_relu"] == sch.mod["mm_relu"] != mm_relu
+    a, b = np.random.default_rng(0).random((2, 128, 128), dtype=F32)
+    np.testing.assert_allclose(again.build()(a, b), np.maximum(a @ b, 0), rtol=1e-5)
+    assert sch.evaluate(a, b).error < 1e-5
+
+
+def test_the_default_schedule_is_that_of_a_backend_or_of_a_device_s():
+    def steps(**how):
+        sch = Schedule(mm_relu)
+        sch.auto(**how)
+        return list(sch.trace)
+
+    assert steps() == steps(backend="cpu") == steps(device="cpu") == steps(device=narrows.Device("cpu"))
+    for gpu in ("cuda", "hip", "vulkan"):  # which need not be here
+        assert any(line.startswith("bind(") for line in steps(backend=gpu))
+    with pytest.raises(NotImplementedError, match="metal"):
+        steps(backend="metal")
+    with pytest.raises(RuntimeError, match="no backend runs tensor programs on metal:0"):
+        steps(device="metal")
+    with pytest.raises(ValueError, match="backend = 'cuda'"):
+        steps(backend="cuda", device="cpu")
 
 
 def test_every_step_has_tvm_s_arguments():

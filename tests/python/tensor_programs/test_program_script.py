@@ -380,6 +380,7 @@ def store(value):
         (ValueError, "dtype = 'float8'", lambda A, i: T.cast(A[i], "float8")),
         (AttributeError, "T.comm_reducer is not offered: a reduction is a store", lambda A, i: T.comm_reducer),
         (AttributeError, "there is no T.expp; did you mean T.exp", lambda A, i: T.expp(A[i])),
+        (AttributeError, "T.sum is not offered: a reduction is a store in a block with a reduce axis", lambda A, i: T.sum(A[i])),
         (TypeError, "takes 2 operands, not 1", lambda A, i: T.max(A[i])),
         (TypeError, "expected a condition", lambda A, i: T.if_then_else(A[i], 0.0, A[i])),
         (NotImplementedError, "T.axis.opaque is not offered", lambda A, i: T.axis.opaque(8, i)),

@@ -99,7 +99,7 @@ def backend_of(
         return given, how if given == own else {**how, "backend": given}
     if own is None:
         raise RuntimeError(
-            f"no backend runs tensor programs on {device}, where the arrays are; usable there: {', '.join(usable) or 'none'}"
+            f"no backend runs tensor programs on {device}, where the call runs; usable there: {', '.join(usable) or 'none'}"
         )
     return own, how
 

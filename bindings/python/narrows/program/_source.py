@@ -13,10 +13,17 @@ from narrows.program import _library
 
 _EXTENSION = b"program_source/1"
 _SOURCE = ctypes.CFUNCTYPE(ctypes.c_int32, c_void_p, c_char_p, c_char_p, c_uint64, POINTER(c_uint64), POINTER(_library._Error))
+_COMPILER = ctypes.CFUNCTYPE(ctypes.c_int32, c_void_p, c_char_p, c_uint64, POINTER(c_uint64), POINTER(_library._Error))
 
 
 class _Extension(ctypes.Structure):
-    _fields_ = (("struct_size", c_uint32), ("flags", c_uint32), ("self", c_void_p), ("source", _SOURCE))
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("self", c_void_p),
+        ("source", _SOURCE),
+        ("compiler", _COMPILER),
+    )
 
 
 def _of(backend: str) -> _Extension | None:
@@ -26,6 +33,16 @@ def _of(backend: str) -> _Extension | None:
     if not found or c_uint32.from_address(found).value < ctypes.sizeof(_Extension):
         return None  # none, or one of an older header
     return _Extension.from_address(found)
+
+
+def compiler(backend: str) -> str:
+    """What compiles programs for a backend, as `narrows info` says it. Empty: there is nothing that does."""
+    found = _of(backend)
+    if found is None:
+        return ""
+    out, error = ctypes.create_string_buffer(1024), _library._Error()
+    status = found.compiler(found.self, out, len(out), byref(c_uint64()), byref(error))
+    return "" if status else out.value.decode()
 
 
 def _text(op: narrows.Op, backend: str) -> str:

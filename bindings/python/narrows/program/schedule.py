@@ -289,9 +289,13 @@ class Schedule:
 
     # ---- running ----
 
-    def auto(self, backend: str = "cpu") -> None:
-        """Takes the steps of the default schedule, which the trace then shows. NotImplementedError: the backend has none."""
-        self._schedule.auto(backend)
+    def auto(self, backend: str | None = None, device: str | narrows.Device | None = None) -> None:
+        """Takes the steps of the default schedule, which the trace then shows. It is that of a backend: of "cpu" unless given, or of
+        the one that runs programs on ``device``. NotImplementedError: the backend has none. RuntimeError: no backend runs programs
+        on the device."""
+        if device is not None:
+            backend, _ = backend_of(self._schedule, (), {"device": device}, backend)
+        self._schedule.auto("cpu" if backend is None else backend)
 
     def build(self, backend: str = "cpu", gradient: bool | int = False) -> narrows.Op:
         """An op that computes the program, which the plugins of that name run as the steps say. The others keep their schedules,

@@ -350,7 +350,7 @@ _NOT_OFFERED = {
     "calls of functions outside of the program": "call_extern call_packed call_intrin call_llvm_intrin evaluate tvm_call_packed",
     "a value has no name of its own: keep it in a Python variable": "Let let LetStmt bind",
     "loops have an extent that is known before they begin": "While",
-    "a reduction is a store in a block with a reduce axis: C[i] = C[i] + x, or T.max(C[i], x)": "comm_reducer CommReducer",
+    "a reduction is a store in a block with a reduce axis: C[i] = C[i] + x, or T.max(C[i], x)": "comm_reducer CommReducer sum",
     "memory comes by T.alloc_buffer": "allocate decl_buffer Allocate buffer_decl allocate_const",
     "a value keeps its bits in no other dtype": "reinterpret",
 }
