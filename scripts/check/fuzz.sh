@@ -5,7 +5,7 @@
 readonly FUZZ=$NARROWS_ROOT/build/fuzz
 # What a minute on two cores tries, somewhat less: a faster machine tries no more.
 declare -grA FUZZ_RUNS=([params]=200000 [tensors]=60000 [elf]=20000 [wav]=1000000 [program_text]=200000
-  [program_steps]=5000 [program_lower]=50000)
+  [program_steps]=5000 [program_lower]=50000 [program_verify]=5000)
 readonly FUZZ_TARGETS=${!FUZZ_RUNS[*]}
 
 # Can clang link a fuzz target, with the sanitizers?
@@ -55,14 +55,15 @@ fuzz_all() {
 
 fuzz_one() {
   local seconds=$1 target=$3 status=0 seeds=$NARROWS_ROOT/tests/fuzz log=$LOG/fuzz-$3.log
-  local program=$FUZZ/bin/narrows_fuzz_$target folders=() options=(-seed="$2")
+  local program=$FUZZ/bin/narrows_fuzz_$target folders=() options=(-seed="$2") length=600 dictionary=$seeds/${target%%_*}.dict
+  case $target in program_text | program_lower | program_verify) length=4000 ;; esac # no seed is cut
   mkdir -p "$FUZZ/corpus/$target" "$FUZZ/artifacts"
   folders=("$FUZZ/corpus/$target" "$seeds/seeds/$target")
   [ ! -d "$seeds/findings/$target" ] || folders+=("$seeds/findings/$target")
   [ "$2" = 0 ] || options+=(-runs="${FUZZ_RUNS[$target]}")
-  [ ! -f "$seeds/$target.dict" ] || options+=(-dict="$seeds/$target.dict")
+  [ ! -f "$dictionary" ] || options+=(-dict="$dictionary")
   # -entropic=0: its bookkeeping would take half of the time.
-  "$program" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -max_len=600 -entropic=0 -print_final_stats=1 \
+  "$program" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 -max_len="$length" -entropic=0 -print_final_stats=1 \
     -artifact_prefix="$FUZZ/artifacts/$target-" "${options[@]}" "${folders[@]}" </dev/null >"$log" 2>&1 || status=$?
   awk -v target="$target" '
     /^stat::number_of_executed_units:/ { units = $2 }

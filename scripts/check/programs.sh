@@ -20,12 +20,17 @@ check() {
   done_with "$(tail -n 1 "$log")"
 }
 
+# Those of the GPU's backends on a GPU that the CPU plays.
 check_mutants() {
-  begin programs 4
-  require build test
+  local preset log
+  begin programs 6
+  require build test hip_emulated
   fetch_dlpack
-  build cpu narrows_program_mutants
-  step mutants
-  logged mutants.log python3 "$NARROWS_ROOT/tests/program/mutants/judge.py" "$NARROWS_ROOT/build/cpu" "$@"
-  done_with "$(tail -n 1 "$LOG/mutants.log")"
+  for preset in cpu hip-emulated; do
+    log=mutants-$preset.log
+    build "$preset" narrows_program_mutants
+    step mutants
+    logged "$log" python3 "$NARROWS_ROOT/tests/program/mutants/judge.py" "$NARROWS_ROOT/build/$preset" "$@"
+    done_with "$(tail -n 1 "$LOG/$log")"
+  done
 }

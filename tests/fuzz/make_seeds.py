@@ -136,7 +136,7 @@ def wav() -> None:
     write("wav", "empty", b"")
 
 
-# ---- program_text, program_lower, program_steps: text ----
+# ---- program_text, program_lower, program_verify: text; program_steps: the number of a program, then text ----
 
 
 def program_text() -> None:
@@ -158,6 +158,55 @@ def program_lower() -> None:
                 elif line.startswith("  for "):
                     out[i] = line.replace(":\n", " parallel:\n")
             write("program_lower", f"{file.stem}{kind.replace(' ', '_')}", "".join(out).encode())
+
+
+# Of what the examples do not have: scopes and threads, copies ahead of their use, a unit's product, params, and tensors that are
+# changed or absent.
+VERIFIED = {
+    "threads": """program 1 threads(x: f32[N], y: out f32[N]):
+  alloc s: f32[N] shared pad [3]
+  for b in (N + 7) // 8 bind block.x:
+    for t in 8 bind thread.x:
+      block s(v: S(N) = b * 8 + t) if b * 8 + t < N:
+        s[v] = x[v]
+    for u in 8 bind thread.x:
+      block y(v: S(N) = b * 8 + u) if b * 8 + u < N:
+        y[v] = s[v] * f32(2)
+""",
+    "ahead": """program 1 ahead(x: f32[8, N], y: out f32[8, N]):
+  alloc s: f32[8, N] local
+  for i in 8 pipeline 2 {"note": "a"}:
+    for j in N:
+      block s(vi: S(8) = i, v: S(N) = j):
+        s[vi, v] = x[vi, v]
+    for k in N:
+      block y(vi: S(8) = i, v: S(N) = k) {"contract": "true"}:
+        y[vi, v] = s[vi, v] + f32(1)
+""",
+    "product": """program 1 product(A: i8[M, 4], B: i8[4, 2], C: inout i32[M, 2]):
+  for i in M parallel:
+    for j in 2 unroll:
+      for k in 4 tensorize "dot.i8.i32":
+        block C(vi: S(M) = i, vj: S(2) = j, vk: R(4) = k):
+          C[vi, vj] = C[vi, vj] + i32(A[vi, vk]) * i32(B[vk, vj])
+""",
+    "changed": """program 1 changed(x: inout f32[N], bias?: f32[N], at: i32[N], y: out f64[n + 1], n: param i64 = 3, flag: param bool = 1):
+  for i in N:
+    block x(v: S(N) = i):
+      x[v] = x[v] * f32(2) + where(present(bias), bias[v], f32(0))
+  for j in n + 1:
+    block y(v: S(n + 1) = j):
+      y[v] = where(N > 0 and flag, f64(x[clamp(at[min(v, N - 1)], 0, N - 1)]), f64(-inf))
+""",
+}
+
+
+def program_verify() -> None:
+    texts = pathlib.Path(__file__).parents[2] / "examples" / "programs"
+    for file in texts.glob("*.program"):
+        write("program_verify", file.stem, file.read_bytes())
+    for name, text in VERIFIED.items():
+        write("program_verify", name, text.encode())
 
 
 def program_steps() -> None:
@@ -192,12 +241,45 @@ parallel(loop="none")
 (""",
     }
     for name, lines in seeds.items():
-        write("program_steps", name, lines.encode())
+        write("program_steps", name, b"\0" + lines.encode())
+    write(
+        "program_steps",
+        "dots",
+        b"""\1tensorize(loop="q", intrinsic="dot.i8.i32")
+cache_write(block="C", buffer="C")
+cache_read(block="C", buffer="A", consumers=["C"])
+rfactor(loop="k", axis=-1)""",
+    )
+    write(
+        "program_steps",
+        "window",
+        b"""\2fuse(loops=["n", "o"])
+split(loop="t", factors=[None, 4])
+decompose_reduction(block="y", loop="t_1")
+rfactor(loop="c", axis=0)
+vectorize(loop="t_1")""",
+    )
+    write(
+        "program_steps",
+        "rows",
+        b"""\3fuse(loops=["i", "j"])
+reverse_compute_at(block="y", loop="i1")
+compute_at(block="top", loop="i1")
+parallel(loop="i1")""",
+    )
+    write(
+        "program_steps",
+        "sums",
+        b"""\4parallel(loop="j")
+reorder(loops=["j", "i"])
+cache_write(block="y", buffer="y")""",
+    )
 
 
 if __name__ == "__main__":
     program_text()
     program_lower()
+    program_verify()
     program_steps()
     params()
     tensors()

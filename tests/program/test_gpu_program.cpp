@@ -149,6 +149,25 @@ TEST_CASE("threads wait for what others wrote, also from one iteration to the ne
   expect_right(text, inputs, outputs, {}, 1e-6);
 }
 
+TEST_CASE("threads wait in front of a loop that they do not all run alike") {
+  // Thread 0 has 32 elements and thread 1 has 8; each reads what the other one wrote.
+  const std::string text = R"(program 1 f(A: f32[R, 40], C: out f32[R, 40]):
+  alloc X: f32[R, 40] shared
+  for r in R bind block.x:
+    for t0 in 2 bind thread.x:
+      for i0 in min(32, 40 - t0 * 32):
+        block X(vr: S(R) = r, vt: S(40) = t0 * 32 + i0):
+          X[vr, vt] = A[vr, vt]
+    for t1 in 2 bind thread.x:
+      for i1 in min(32, 40 - t1 * 32):
+        block C(vr: S(R) = r, vt: S(40) = t1 * 32 + i1):
+          C[vr, vt] = X[vr, 39 - vt]
+)";
+  std::vector<Tensor> inputs{Tensor(DType::f32, {3, 40})}, outputs{Tensor(DType::f32, {3, 40})};
+  inputs[0].fill(1);
+  expect_right(text, inputs, outputs, {}, 0);
+}
+
 TEST_CASE("each iteration of a bound loop has its own allocations") {
   const std::string text = R"(program 1 f(A: f32[N, 40], C: out f32[N, 40]):
   alloc X: f32[N]
@@ -356,4 +375,18 @@ TEST_CASE("what a GPU cannot run so is refused") {
                  "vi], f32(0))\n",
                  {Tensor(DType::f32, {8, 8})}, {Tensor(DType::f32, {8, 8})}),
              ContainsSubstring("a block might use 'C' of another one"));
+  // Row 0 of threads has two iterations and row 1 has one, so that they do not meet.
+  CHECK_THAT(why(R"(program 1 f(A: f32[3, 4], C: out f32[3, 4]):
+  alloc X: f32[3, 4] shared
+  for t in 2 bind thread.y:
+    for s in min(2, 3 - t * 2):
+      for u in 4 bind thread.x:
+        block X(vr: S(3) = t * 2 + s, vu: S(4) = u):
+          X[vr, vu] = A[vr, vu]
+      for w in 4 bind thread.x:
+        block C(vr: S(3) = t * 2 + s, vu: S(4) = w):
+          C[vr, vu] = X[vr, 3 - vu]
+)",
+                 {Tensor(DType::f32, {3, 4})}, {Tensor(DType::f32, {3, 4})}),
+             ContainsSubstring("block 'C' would wait for other threads in a loop that not all of them run alike"));
 }

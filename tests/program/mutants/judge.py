@@ -4,7 +4,8 @@
 
   judge.py BUILD [NAME...] [--jobs N]      of the build folder where the target narrows_program_mutants was made; no name: all
 
-A fault of schedules is given to the tests of schedules, and where these pass, to the search; one of the plugin to test_cpu_program.
+A fault of schedules is given to the tests of schedules, and where these pass, to the search; one of the plugin to test_cpu_program. In
+a build with the backend for a GPU that the CPU plays, the faults are those of GPUs, and are given to test_hip_program.
 It is seen when a test fails, or when the search finds what is computed wrongly; a crash does not count. Without a fault all must pass.
 """
 
@@ -25,10 +26,15 @@ def run(fault: str, command: list[str | pathlib.Path], **more: str) -> subproces
     return subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
 
 
+def has_gpu(build: pathlib.Path) -> bool:
+    return (build / "tests/program/mutants/narrows_spoilt_hip.so").exists()
+
+
 def run_plugin(fault: str, build: pathlib.Path, tests: str) -> subprocess.CompletedProcess[str]:
-    """These tests of test_cpu_program, with the spoilt plugin."""
-    plugin = build / "tests/program/mutants/narrows_spoilt.so"
-    return run(fault, [build / "bin/test_cpu_program", tests], NARROWS_TEST_CPU_PLUGIN=str(plugin))
+    """These tests of test_cpu_program or test_hip_program, with the spoilt plugin."""
+    backend, plugin = ("hip", "narrows_spoilt_hip.so") if has_gpu(build) else ("cpu", "narrows_spoilt.so")
+    path = build / "tests/program/mutants" / plugin
+    return run(fault, [build / f"bin/test_{backend}_program", tests], NARROWS_TEST_CPU_PLUGIN=str(path))
 
 
 def failed_tests(done: subprocess.CompletedProcess[str]) -> str:
@@ -55,11 +61,12 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
+    gpu = has_gpu(arguments.build)
     faults = {fault.name: fault for fault in spoil.read_table()}
     if unknown := set(arguments.names) - faults.keys():
         parser.error(f"no fault {', '.join(sorted(unknown))}")
-    chosen = [faults[name] for name in arguments.names or faults]
-    right = [run("none", [arguments.build / "bin/test_program_spoilt"])]
+    chosen = [faults[name] for name in arguments.names or faults if faults[name].on_gpu == gpu]
+    right = [] if gpu else [run("none", [arguments.build / "bin/test_program_spoilt"])]
     if tests := sorted({fault.tests for fault in chosen if fault.tests}):
         right.append(run_plugin("none", arguments.build, ",".join(tests)))
     if wrong := [done.stdout for done in right if done.returncode != 0]:

@@ -3,7 +3,7 @@
 """spoil.py -- copies sources so that each fault of faults.txt can be switched on in them, by NARROWS_TEST_FAULT (spoilt.h).
 
   spoil.py ROOT OUT          writes OUT/<file> for each file of the table
-  spoil.py --files           prints the files' names
+  spoil.py --files cpu|gpu   prints the names of those that are built with the plugin for CPUs, or for GPUs
 
 A text that the product no longer has is an error: its line of the table goes, or is mended.
 """
@@ -23,19 +23,20 @@ class Fault(NamedTuple):
     after: str  # the old text is the first one behind this line; "": the only one of the file
     old: str
     new: str
-    tests: str  # of test_cpu_program; "": a fault of schedules
+    on_gpu: bool
+    tests: str  # of test_cpu_program or test_hip_program; "": a fault of schedules
 
 
 def read_table() -> list[Fault]:
     text = re.sub(r"^#.*\n", "", TABLE.read_text(), flags=re.MULTILINE)
-    form = re.compile(r"\[(\w+)\] (.+)\n(\S+)\n(?:@ (.+)\n)?- (.+)\n\+ (.+)(?:\n! (.+))?")
+    form = re.compile(r"\[(\w+)\] (.+)\n(\S+)\n(?:@ (.+)\n)?- (.+)\n\+ (.+)(?:\n! (gpu: )?(.+))?")
     out = []
     for block in filter(None, (part.strip() for part in re.split(r"\n\s*\n", text))):
         match = form.fullmatch(block)
         if match is None:
             sys.exit(f"{TABLE.name}: cannot read\n{block}")
-        name, what, file, after, old, new, tests = match.groups()
-        out.append(Fault(name, what, file, after or "", old, new, tests or ""))
+        name, what, file, after, old, new, gpu, tests = match.groups()
+        out.append(Fault(name, what, file, after or "", old, new, gpu is not None, tests or ""))
     return out
 
 
@@ -83,8 +84,8 @@ def spoil(source: str, faults: list[Fault]) -> str:
 
 def main() -> None:
     table = read_table()
-    if sys.argv[1:] == ["--files"]:
-        print("\n".join(sorted({fault.file for fault in table})))
+    if sys.argv[1] == "--files":
+        print("\n".join(sorted({fault.file for fault in table if fault.on_gpu == (sys.argv[2] == "gpu")})))
         return
     root, out = map(pathlib.Path, sys.argv[1:])
     for file in sorted({fault.file for fault in table}):

@@ -162,6 +162,11 @@ class Case {
     }
     note_time(std::chrono::duration<double, std::milli>(Clock::now() - begin).count(), line);
     if (options_.show) std::printf("%s %s %s\n", is_accepted ? "accepted" : "refused ", line.c_str(), reason.c_str());
+    if (is_accepted && points(schedule.program()) > kMostPoints) {  // as where each iteration computes all of a product
+      ++totals_.undecided;
+      is_over_ = true;
+      return;
+    }
     ++(is_accepted ? count.accepted : count.refused);
     if (!is_accepted) {
       if (program::print(schedule.program()) != before) finding("step " + line + " was refused and changed the program", 0);
