@@ -100,7 +100,8 @@ make_wheel() {
   # The names that the presets' builds have: ccache knows what those compiled.
   CC=${CC:-cc} CXX=${CXX:-c++} logged wheel.log "$env/bin/python" -m pip wheel "$source" --disable-pip-version-check --no-deps \
     --wheel-dir "$folder" -C cmake.define.NARROWS_WARNINGS_AS_ERRORS=ON ${options[@]+"${options[@]}"}
-  PATH=$env/bin:$PATH logged auditwheel.log "$env/bin/python" -m auditwheel repair "$(wheel "$2" "$name")" --wheel-dir "$folder"
+  PATH=$env/bin:$PATH logged auditwheel.log "$env/bin/python" -m auditwheel repair --exclude 'libamdhip64.so.*' "$(wheel "$2" "$name")" \
+    --wheel-dir "$folder" # the driver's own library stays with the driver
   rm -f -- "$folder/$name"-*-linux_*.whl
   built=$(wheel "$2" "$name")
   done_with "$(basename "$built"), $(($(wc -c <"$built") / 1024)) KiB"

@@ -18,11 +18,15 @@ import pytest
 import narrows
 
 ROOT = pathlib.Path(__file__).parents[2]
-WHEEL, VULKAN_WHEEL = (os.environ.get(n, "") and os.path.abspath(os.environ[n]) for n in ("NARROWS_WHEEL", "NARROWS_VULKAN_WHEEL"))
+
+
+def named_wheel(name):
+    """The path that this variable of the environment holds, or ""."""
+    return os.environ.get(name, "") and os.path.abspath(os.environ[name])
+
+
+WHEEL = named_wheel("NARROWS_WHEEL")
 needs_wheel = pytest.mark.skipif(not WHEEL, reason="NARROWS_WHEEL names no wheel: ./run check python makes one")
-needs_vulkan_wheel = pytest.mark.skipif(
-    not (WHEEL and VULKAN_WHEEL), reason="NARROWS_WHEEL and NARROWS_VULKAN_WHEEL name no wheels: ./run check vulkan makes them"
-)
 
 
 @needs_wheel
@@ -131,32 +135,53 @@ def test_in_an_empty_environment(tmp_path):
     assert re.search(r"example\.mod_add/1 .*\bus\b", run(programs / "narrows", "bench", "--plugin", plugin))
 
 
-@needs_vulkan_wheel
-def test_the_wheel_of_the_vulkan_backend(tmp_path):
+# What each backend's wheel has compiled in, which check makes the wheel, and what is said where there is no device.
+BACKENDS = {
+    "cuda": ({"xxhash"}, "wheels", "NVIDIA driver"),
+    "hip": ({"xxhash"}, "wheels", "HIP sees no AMD GPU"),
+    "vulkan": ({"volk", "xxhash"}, "vulkan", None),  # lavapipe is a device
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_wheel_of_a_backend(backend, tmp_path):
     """Beside the wheel narrows. NumPy is that of the environment that runs the tests."""
-    with zipfile.ZipFile(VULKAN_WHEEL) as archive:  # narrows and libvulkan are not in it
+    licenses, check, no_device = BACKENDS[backend]
+    wheel = named_wheel(f"NARROWS_{backend.upper()}_WHEEL")
+    if not (WHEEL and wheel):
+        pytest.skip(f"NARROWS_WHEEL and NARROWS_{backend.upper()}_WHEEL name no wheels: ./run check {check} makes them")
+    with zipfile.ZipFile(wheel) as archive:  # narrows and the driver's library are not in it
         names = {n for n in archive.namelist() if ".dist-info/" not in n and not n.endswith("/")}
-        licenses = [n for n in archive.namelist() if n.endswith("LICENSE")]
-    assert names == {"narrows_plugins/narrows_vulkan.so", "narrows_plugins/narrows_vulkan.manifest.json"} and len(licenses) == 1
-    assert licenses_in(VULKAN_WHEEL).keys() == {"volk", "xxhash"}
-    assert re.search(r"narrows_vulkan-[0-9.]+-py3-none-.*linux_\w+\.whl$", VULKAN_WHEEL)
-    assert_any_linux(VULKAN_WHEEL)
-    programs, run = empty_environment(tmp_path, WHEEL, VULKAN_WHEEL)
-    assert f"from narrows-vulkan {narrows.__version__}" in run(programs / "narrows", "info")
-    out = run(programs / "python", "-c", f"""
+        texts = [n for n in archive.namelist() if n.endswith("LICENSE")]
+    assert (
+        names == {f"narrows_plugins/narrows_{backend}.so", f"narrows_plugins/narrows_{backend}.manifest.json"} and len(texts) == 1
+    )
+    assert licenses_in(wheel).keys() == licenses
+    assert re.search(rf"narrows_{backend}-[0-9.]+-py3-none-manylinux_[\w.]+\.whl$", wheel)
+    if backend != "hip":  # which links its driver's library, as auditwheel then tells
+        assert_any_linux(wheel)
+    programs, run = empty_environment(tmp_path, WHEEL, wheel)
+    device = "rocm" if backend == "hip" else backend
+    assert f"from narrows-{backend} {narrows.__version__}" in run(programs / "narrows", "info")
+    found, said, *values = run(programs / "python", "-c", f"""
 import narrows, sys
 found = {{b["name"]: b for b in narrows.info()["backends"]}}
-vulkan = found["vulkan"]
-print(*sorted(found), vulkan["status"], vulkan["devices"][0]["device"], vulkan["path"].partition("narrows_plugins")[0])
-sys.path.append({sysconfig.get_path("platlib")!r})
-import numpy as np
-x = np.arange(5, dtype="float32")
-y = narrows.multiply(x, 3, device="vulkan")
-print(type(y) is np.ndarray, y.tolist(), narrows.multiply(narrows.from_dlpack(x, "vulkan"), 3))
-""")  # fmt: skip
-    where, values = out.splitlines()
-    assert where.startswith(f"cpu vulkan ok vulkan:0 {tmp_path}/env/lib/")
-    assert values == "True [0.0, 3.0, 6.0, 9.0, 12.0] narrows.Tensor(shape=(5,), dtype='float32', device='vulkan:0')"
+here = found["{backend}"]
+print(*sorted(found), here["path"].partition("narrows_plugins")[0])
+print(here["status"], here["reason"])
+if here["devices"]:
+  sys.path.append({sysconfig.get_path("platlib")!r})
+  import numpy as np
+  x = np.arange(5, dtype="float32")
+  y = narrows.multiply(x, 3, device="{device}")
+  print(type(y) is np.ndarray, y.tolist(), narrows.multiply(narrows.from_dlpack(x, "{device}"), 3))
+""").splitlines()  # fmt: skip
+    assert found.startswith(f"cpu {backend} {tmp_path}/env/lib/")
+    if values or no_device is None:
+        assert said.startswith("ok")
+        assert values == [f"True [0.0, 3.0, 6.0, 9.0, 12.0] narrows.Tensor(shape=(5,), dtype='float32', device='{device}:0')"]
+    else:
+        assert said.startswith("unavailable ") and no_device in said
 
 
 def test_only_the_limited_api_is_used():

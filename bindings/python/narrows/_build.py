@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import types
 from collections.abc import Iterable, Mapping
@@ -143,12 +144,21 @@ def _checked(files, name, flags):
     return files
 
 
+def _shader_command(include):
+    """What compiles the shader whose path follows, and prints its module: glslc, else the library that the vulkan backend opens."""
+    if "GLSLC" in os.environ or shutil.which(_COMPILERS["GLSLC"]):
+        return [*_compiler("GLSLC"), *_GLSLC_FLAGS, "-I", include, "-o", "-"]
+    backends = [pathlib.Path(b["path"]) for b in _narrows.backends() if b["name"] == "vulkan"]
+    own = [path.with_name("libnarrows_shaderc.so") for path in backends]  # where the distribution's cannot be opened
+    return [sys.executable, "-I", pathlib.Path(__file__).with_name("_shaderc.py"), include, *own]
+
+
 def _write_words(shader, folder):
     """Compiles times.comp into times.comp.h: ``constexpr uint32_t times[]``, its SPIR-V module."""
     name = shader.stem
     if not name.isidentifier():
         raise ValueError(f"build: {shader}; expected a shader whose name is an identifier, as times.comp")
-    words = _run([*_compiler("GLSLC"), *_GLSLC_FLAGS, "-I", _ops.get_include(), "-o", "-", shader.absolute()])
+    words = _run([*_shader_command(_ops.get_include()), shader.absolute()])
     header = folder / f"{shader.name}.h"
     header.write_text(f"#include <cstdint>\nconstexpr std::uint32_t {name}[] = {{\n{words}}};\n")
 
@@ -160,7 +170,8 @@ def build(files, name=None, flags=(), verbose=False):
     ``files``: one or several paths, of which one holds ``narrows_plugin_query``. A shader ``times.comp`` in GLSL becomes a header
     ``times.comp.h`` with its SPIR-V module, ``constexpr uint32_t times[]``, which sources in C++ include. ``name``: the file becomes
     ``narrows_<name>.so``, by default named as the first source. ``flags``: more of the compiler's, not of glslc's. The compilers are
-    CC, CXX, NVCC, HIPCC and GLSLC of the environment, else cc, c++, nvcc, hipcc, glslc. Paths may hold spaces, $ and :.
+    CC, CXX, NVCC, HIPCC and GLSLC of the environment, else cc, c++, nvcc, hipcc, glslc. Where there is no glslc, libshaderc compiles
+    shaders. Paths may hold spaces, $ and :.
 
     hipcc compiles the sources in CUDA where backends serve AMD's GPUs and none serves NVIDIA's, for the GPUs that are there. Where the
     environment sets NVCC or HIPCC, that one does. ``flags=["--offload-arch=gfx90a"]`` names other GPUs.

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import narrows
 import narrows.testing
 import present
+from narrows import _build
 
 if "vulkan:0" not in present.DEVICES or shutil.which("glslc") is None:
     pytest.skip("the vulkan backend has no device here, or there is no glslc", allow_module_level=True)
@@ -167,6 +169,31 @@ def test_a_shader_that_does_not_compile(monkeypatch):
     monkeypatch.setenv("GLSLC", "glslc-of-nowhere")
     with pytest.raises(RuntimeError, match="no compiler 'glslc-of-nowhere' on PATH; set GLSLC"):
         load(flags=["-DOTHER"])
+
+
+def test_without_glslc_shaderc_makes_the_same_module(tmp_path, monkeypatch):
+    def words():
+        _build._write_words(shader, tmp_path)
+        return [int(n, 0) for n in re.findall(r"0x\w+|\d+", (tmp_path / "times.comp.h").read_text().partition("{")[2])]
+
+    (tmp_path / "part.glsl").write_text("const float twice = 2;\n")
+    shader = tmp_path / "times.comp"
+    shader.write_text(SHADERS["times"].replace("layout(", '#include "part.glsl"\nlayout(', 1).replace("factor *", "twice *"))
+    expected = words()
+    monkeypatch.setitem(_build._COMPILERS, "GLSLC", "no-such-glslc")
+    try:
+        assert words() == expected
+    except RuntimeError as error:
+        if "shaderc cannot be opened" in str(error):
+            pytest.skip("needs a libshaderc that can be opened")
+        raise
+    for text, said in (("void main() { nothing; }", "nothing"), ('#include "none.h"\nvoid main() {}', "there is no such file")):
+        shader.write_text(f"#version 460\n{text}\n")
+        with pytest.raises(RuntimeError, match=rf"(?s)times\.comp:2.*{said}"):
+            words()
+    monkeypatch.setenv("NARROWS_SHADERC", "/none.so")
+    with pytest.raises(RuntimeError, match=r"no glslc is on PATH, and shaderc cannot be opened \(/none\.so.*; install glslc"):
+        words()
 
 
 def test_without_the_backend_it_is_unavailable(ops):
