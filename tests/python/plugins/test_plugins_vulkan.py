@@ -12,6 +12,7 @@ import pytest
 
 import narrows
 import narrows.testing
+import planted_on_devices
 import present
 
 if "vulkan:0" not in present.DEVICES or shutil.which("glslc") is None:
@@ -132,9 +133,9 @@ def test_tensors_that_stay_there(ops):
 
 
 def test_tensors_of_any_strides(ops):
-    x = np.arange(35, dtype="int32").reshape(5, 7)
-    for view in (x, x.T, x[::2, 1:], x[1:, ::3], x[:, ::-1], x[:0]):
-        np.testing.assert_array_equal(ops.dense(view, device="vulkan"), view)
+    """They have them on the device, too, where device= would send dense ones."""
+    report = narrows.testing.check_op(ops.dense, lambda x: x, [(5, 7)], "int32", devices="vulkan")
+    assert report.passed["layouts"] > 8 and report.declined["layouts"] == 1  # what is misaligned
 
 
 def test_what_a_device_or_the_backend_refuses(ops):
@@ -150,6 +151,65 @@ def test_what_a_device_or_the_backend_refuses(ops):
 
 def test_the_judge_passes_it(ops):
     narrows.testing.conform(ops.scale)
+
+
+PLANTED_TIMES = """
+#version 460
+#include <narrows/kernel.glsl>
+layout(local_size_x = 64) in;
+NARROWS_POINTER(Floats, float, 4)
+layout(push_constant) uniform Push { Floats x, y; uint64_t n; float factor; };
+void main() {
+  const uint64_t i = narrows_index();
+  if (TEST) at(y, i).value = VALUE;
+}
+"""
+PLANTED = """
+#include <narrows/plugin_vulkan.hpp>
+INCLUDES
+using namespace narrows::plugin;
+struct Params { double factor; };
+struct Push { const float* x; float* y; uint64_t n; float factor; };
+template <const auto& shader> void forward(const Launch& call) {
+  const auto n = static_cast<uint64_t>(call.size(0));
+  dispatch(call, shader, Push{call.input<float>(0), call.output<float>(0), n, static_cast<float>(call.params<Params>().factor)},
+           groups(n, 64));
+}
+template <int slope> void backward(const Launch& call) {  // grad_y?, x? -> grad_x; where the gradient is 0, 0 times anything
+  const auto n = static_cast<uint64_t>(call.size(0));
+  const auto factor = call.has_input(0) ? static_cast<float>(slope * call.params<Params>().factor) : 0;
+  float* const out = call.output<float>(0);
+  dispatch(call, right, Push{call.has_input(0) ? call.input<float>(0) : out, out, n, factor}, groups(n, 64));
+}
+template <bool ignored> void rows_of(const Launch& call) {
+  const auto x = call.input_view<int32_t, 2>(0);
+  const auto y = call.output_view<int32_t, 2>(0);
+  struct { const int32_t* x; int32_t* y; int64_t columns, strides[4]; } push = {
+      x.data, y.data, x.shape[1], {ignored ? x.shape[1] : x.strides[0], ignored ? 1 : x.strides[1], y.strides[0], y.strides[1]}};
+  dispatch(call, rows, push, {static_cast<uint32_t>(x.shape[0])});
+}
+const std::vector<nw_param> kParams = {field("factor", &Params::factor, 2.0)};
+NARROWS_VULKAN_PLUGIN("planted_vulkan",
+                      {.name = "planted.rows/1", .inputs = {"x: i32"}, .outputs = {"y"}, .shape_rule = "N,M -> N,M",
+                       .kernel = rows_of<false>, .layout = Layout::strided},
+                      {.name = "planted.rows_strides/1", .inputs = {"x: i32"}, .outputs = {"y"}, .shape_rule = "N,M -> N,M",
+                       .kernel = rows_of<true>, .layout = Layout::strided},
+                      OPS)
+"""
+PLANTED_OP = """{.name = "planted.%(name)s/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = forward<%(name)s>, .params = kParams,
+ .params_size = sizeof(Params), .backward = "planted.%(name)s_backward/1"},
+{.name = "planted.%(name)s_backward/1", .kernel = backward<%(slope)d>}"""
+
+
+def test_planted_faults_are_caught_on_the_device():
+    shaders = {
+        name: PLANTED_TIMES.replace("TEST", test).replace("VALUE", value.replace("X", "at(x, i).value"))
+        for name, (test, value, _) in planted_on_devices.TIMES.items()
+    }
+    shaders["rows"] = SHADERS["rows"]
+    source = PLANTED.replace("INCLUDES", "".join(f'#include "{name}.comp.h"\n' for name in shaders))
+    source = source.replace("OPS", planted_on_devices.declared(PLANTED_OP))
+    planted_on_devices.judge(narrows.load_inline("planted", vulkan_sources=source, shaders=shaders), "vulkan")
 
 
 def test_a_shader_that_does_not_compile(monkeypatch):
