@@ -83,6 +83,13 @@ void dense(const Launch& call) {  // of any strides
       x.data, y.data, x.shape[1], {x.strides[0], x.strides[1], y.strides[0], y.strides[1]}};
   dispatch(call, rows, push, {static_cast<uint32_t>(x.shape[0])});
 }
+void words(const Launch& call) {  // a dense tensor of whole words of 4 bytes
+  const auto* const x = reinterpret_cast<const int32_t*>(call.input<char>(0));
+  auto* const y = reinterpret_cast<int32_t*>(call.output<char>(0));
+  struct { const int32_t* x; int32_t* y; int64_t columns, strides[4]; } push = {
+      x, y, call.size(0) * call.in(0).dtype.bits / 32, {0, 1, 0, 1}};
+  dispatch(call, rows, push, {1});
+}
 NARROWS_VULKAN_PLUGIN("inglsl",
                       {.name = "inglsl.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale,
                        .params = {field("factor", &Params::factor, 1.0)}, .params_size = sizeof(Params),
@@ -90,7 +97,9 @@ NARROWS_VULKAN_PLUGIN("inglsl",
                       {.name = "inglsl.scale_backward/1", .kernel = scale_backward},
                       {.name = "inglsl.twice/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = twice, .workspace = bytes},
                       {.name = "inglsl.dense/1", .inputs = {"x: i32"}, .outputs = {"y"}, .shape_rule = "N,M -> N,M", .kernel = dense,
-                       .layout = LAYOUT})
+                       .layout = Layout::strided},
+                      {.name = "inglsl.words/1", .inputs = {"x: i8|f16|i32|f64"}, .outputs = {"y"}, .kernel = words,
+                       .layout = Layout::copied})
 """
 REFUSED_SHADERS = {
     "wide": "#version 460\nlayout(local_size_x = 1024, local_size_y = 1024) in;\nvoid main() {}\n",
@@ -108,8 +117,8 @@ NARROWS_VULKAN_PLUGIN("refused", {.name = "refused.too_wide/1", .inputs = {"x"},
 """
 
 
-def load(layout="Layout::strided", **more):
-    return narrows.load_inline("inglsl", vulkan_sources=SOURCE.replace("LAYOUT", layout), shaders=SHADERS, **more)
+def load(**more):
+    return narrows.load_inline("inglsl", vulkan_sources=SOURCE, shaders=SHADERS, **more)
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +147,14 @@ def test_tensors_of_any_strides(ops):
     assert report.passed["layouts"] > 8 and report.declined["layouts"] == 1  # what is misaligned
 
 
+def test_tensors_are_copied_where_the_op_says_so(ops):
+    """Of elements of 1 to 8 bytes, whatever the strides and the address of input and output."""
+    report = narrows.testing.check_op(
+        ops.words, lambda x: x, [(4, 8), (16,)], ["int8", "float16", "int32", "float64"], devices="vulkan", strided=True, sizes=()
+    )
+    assert report.passed["layouts"] > 40 and report.passed["writes"] == 8
+
+
 def test_what_a_device_or_the_backend_refuses(ops):
     x, refused = np.ones(3, "float32"), narrows.load_inline("refused", vulkan_sources=REFUSED, shaders=REFUSED_SHADERS)
     with pytest.raises(NotImplementedError, match="work groups of 1024 x 1024 x 1 threads"):
@@ -145,8 +162,6 @@ def test_what_a_device_or_the_backend_refuses(ops):
     with pytest.raises(ValueError, match=r"has a descriptor \(layout\(binding"):
         refused.with_binding(x, device="vulkan")
     np.testing.assert_array_equal(ops.scale(x, factor=3, device="vulkan"), 3 * x)  # and goes on
-    with pytest.raises(ValueError, match="a Vulkan plugin takes contiguous or strided tensors"):
-        load("Layout::copied")
 
 
 def test_the_judge_passes_it(ops):
@@ -213,17 +228,16 @@ def test_planted_faults_are_caught_on_the_device():
 
 
 def test_a_shader_that_does_not_compile(monkeypatch):
-    source = SOURCE.replace("LAYOUT", "Layout::strided")
     with pytest.raises(RuntimeError, match=r"(?s)glslc.*times\.comp.*nothing"):
-        narrows.load_inline("broken", vulkan_sources=source, shaders={"times": "#version 460\nvoid main() { nothing; }\n"})
+        narrows.load_inline("broken", vulkan_sources=SOURCE, shaders={"times": "#version 460\nvoid main() { nothing; }\n"})
     with pytest.raises(ValueError, match="shaders has times, and vulkan_sources nothing"):
         narrows.load_inline("broken", shaders={"times": ""})
     with pytest.raises(ValueError, match="expected a shader whose name is an identifier"):
-        narrows.load_inline("broken", vulkan_sources=source, shaders={"1x": ""})
+        narrows.load_inline("broken", vulkan_sources=SOURCE, shaders={"1x": ""})
     with pytest.raises(ValueError, match="expected the name of a file, without a folder"):
-        narrows.load_inline("broken", vulkan_sources=source, headers={"a/b.h": ""})
+        narrows.load_inline("broken", vulkan_sources=SOURCE, headers={"a/b.h": ""})
     with pytest.raises(TypeError, match="expected a dict of texts by name"):
-        narrows.load_inline("broken", vulkan_sources=source, shaders=["x"])
+        narrows.load_inline("broken", vulkan_sources=SOURCE, shaders=["x"])
     monkeypatch.setenv("GLSLC", "glslc-of-nowhere")
     with pytest.raises(RuntimeError, match="no compiler 'glslc-of-nowhere' on PATH; set GLSLC"):
         load(flags=["-DOTHER"])
