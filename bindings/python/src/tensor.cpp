@@ -271,6 +271,19 @@ PyObject* tensor_copy_from(PyObject* self, PyObject* source) {
   return status == NW_OK ? Ref::borrow(Py_None).release() : raise(status, error);
 }
 
+// The same tensor over the same memory.
+PyObject* same_memory(PyObject* self) {
+  const Tensor* const t = as_tensor(self);
+  Tensor* const view = new_object();
+  if (view == nullptr) return nullptr;
+  own_layout(view, t->dl);
+  view->stream = t->stream;
+  view->keeps = t->keeps == nullptr ? nullptr : Ref::borrow(t->keeps).release();
+  view->read_only = t->read_only;
+  view->owner = Ref::borrow(self).release();
+  return reinterpret_cast<PyObject*>(view);
+}
+
 // The same memory in a dtype of the same size.
 PyObject* tensor_view(PyObject* self, PyObject* dtype_object) {
   const Tensor* const t = as_tensor(self);
@@ -279,15 +292,41 @@ PyObject* tensor_view(PyObject* self, PyObject* dtype_object) {
   if (dtype.bits != t->dl.dtype.bits)
     return PyErr_Format(PyExc_ValueError, "view: %s has %d bits; expected %d, as %s", dtype_name(dtype), dtype.bits,
                         t->dl.dtype.bits, dtype_name(t->dl.dtype));
-  Tensor* const view = new_object();
+  PyObject* const view = same_memory(self);
+  if (view != nullptr) as_tensor(view)->dl.dtype = dtype;
+  return view;
+}
+
+// Part of the memory by a dtype, a shape, strides in elements and the first element's byte: for the tests of narrows.testing.
+PyObject* tensor_strided(PyObject* self, PyObject* arguments) {
+  const Tensor* const t = as_tensor(self);
+  DLDataType dtype{};
+  PyObject *dtype_object = nullptr, *shape = nullptr, *strides = nullptr;
+  long long begin = 0;
+  if (!PyArg_ParseTuple(arguments, "OO!O!L:_strided", &dtype_object, &PyTuple_Type, &shape, &PyTuple_Type, &strides, &begin) ||
+      !parse_dtype(dtype_object, &dtype))
+    return nullptr;
+  const Py_ssize_t ndim = PyTuple_Size(shape);
+  if (ndim > NW_MAX_NDIM || PyTuple_Size(strides) != ndim || !contiguous(t->dl))
+    return PyErr_Format(PyExc_ValueError, "_strided: expected a contiguous tensor, and as many strides as extents");
+  Tensor* const view = as_tensor(same_memory(self));
+  Ref made(reinterpret_cast<PyObject*>(view));
   if (view == nullptr) return nullptr;
-  own_layout(view, t->dl);
   view->dl.dtype = dtype;
-  view->stream = t->stream;
-  view->keeps = t->keeps == nullptr ? nullptr : Ref::borrow(t->keeps).release();
-  view->read_only = t->read_only;
-  view->owner = Ref::borrow(self).release();
-  return reinterpret_cast<PyObject*>(view);
+  view->dl.ndim = static_cast<int32_t>(ndim);
+  int64_t low = begin, high = begin + dtype.bits / 8;
+  for (Py_ssize_t d = 0; d < ndim; ++d) {
+    view->shape[d] = PyLong_AsLongLong(PyTuple_GetItem(shape, d));
+    view->strides[d] = PyLong_AsLongLong(PyTuple_GetItem(strides, d));
+    if (PyErr_Occurred()) return nullptr;
+    const int64_t reach = (view->shape[d] - 1) * view->strides[d] * (dtype.bits / 8);
+    (reach < 0 ? low : high) += reach;
+  }
+  if (elements(view->dl) < 0 || (elements(view->dl) != 0 && (low < 0 || high > static_cast<int64_t>(bytes_of(t->dl)))))
+    return PyErr_Format(PyExc_ValueError, "_strided: bytes %lld to %lld of a tensor of %lld", static_cast<long long>(low),
+                        static_cast<long long>(high), static_cast<long long>(bytes_of(t->dl)));
+  view->dl.byte_offset += static_cast<uint64_t>(begin);
+  return made.release();
 }
 
 // to(device, stream=None) and numpy() are Python.
@@ -394,6 +433,7 @@ PyMethodDef methods[] = {
     {"to", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_to)), METH_VARARGS | METH_KEYWORDS, kToDoc},
     {"numpy", tensor_numpy, METH_NOARGS, kNumpyDoc},
     {"view", tensor_view, METH_O, kViewDoc},
+    {"_strided", tensor_strided, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(tensor_dealloc)},
                        {Py_tp_repr, reinterpret_cast<void*>(tensor_repr)},

@@ -12,6 +12,7 @@ import pytest
 
 import narrows
 import narrows.testing
+from narrows.testing import _device, _run, _subject
 
 # y = factor * x, its backward, and the backward of that: of float32 and float64, refused unless factor > 0. Each fault takes the
 # place of a part.
@@ -231,6 +232,34 @@ def test_a_planted_fault_is_caught(name, own_cache):
     if in_conform is not None:
         with pytest.raises(AssertionError, match="with factor = "):
             narrows.testing.conform(op, in_conform)
+
+
+@pytest.mark.parametrize("name", ["correct", "tail", "writes", "strides", "gradient", "large", "params"])
+def test_checks_of_a_device_catch_faults_too(name, own_cache):
+    """Those that devices= asks for, on the CPU: what differs on a GPU is where the memory is."""
+    op = planted(name, FAULTS[name][0] if name in FAULTS else {})
+    subject, cpu = _subject.Subject(op, reference, (-2.0, 2.0), None, None, None, 0), narrows.Device("cpu")
+    cases = subject.cases(["float32", "float64"], [(3, 5)], None)
+
+    def checked(only):
+        run = _run.Run(op, only)
+        _device.check(run, subject, cases, _subject.SIZES, True, False, cpu)
+        _device.check_refused(run, subject, cases[0], [{"factor": -2.0}], cpu)
+        return run.end()
+
+    if name == "correct":
+        kinds = {"values", "writes", "sizes", "layouts", "neighbours", "large", "gradient", "refused"}
+        assert set(checked(None).passed) == kinds
+        return
+    for kind in {"writes": {"writes"}, "params": {"refused"}}.get(name, FAULTS[name][1]):  # alone: some faults break the heap
+        with pytest.raises(AssertionError, match=re.escape(f"{op.op}: {kind}: cpu")):
+            checked(kind)
+
+
+def test_devices_that_are_not_here(correct):
+    for devices, words in (("cuda:99", "devices has 'cuda:99'; here are cpu"), ([], "devices is empty"), ("x", "device 'x'")):
+        with pytest.raises(ValueError, match=words):
+            check(correct, devices=devices)
 
 
 def test_the_line_that_repeats_a_failure(own_cache):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import narrows
+import planted_on_devices
 import present
 
 CUDA_SOURCE = """
@@ -196,6 +197,61 @@ def test_cuda_sources_on_cupys_current_stream(in_cuda):
     stream.synchronize()
     assert type(y) is cupy.ndarray
     np.testing.assert_array_equal(cupy.asnumpy(y), 8)
+
+
+PLANTED = """
+#include <narrows/plugin_cuda.hpp>
+using namespace narrows::plugin;
+struct Params { double factor; };
+KERNELS
+template <auto kernel> void forward(const Launch& call) {
+  const int64_t n = call.size(0);
+  if (n == 0) return;
+  const auto factor = static_cast<float>(call.params<Params>().factor);
+  kernel<<<n / 64 + 1, 64, 0, stream(call)>>>(call.input<float>(0), call.output<float>(0), factor, n);
+  check(cudaGetLastError());
+}
+template <int slope> void backward(const Launch& call) {  // grad_y?, x? -> grad_x; where the gradient is 0, 0 times anything
+  const int64_t n = call.size(0);
+  if (n == 0) return;
+  const auto factor = call.has_input(0) ? static_cast<float>(slope * call.params<Params>().factor) : 0;
+  float* const out = call.output<float>(0);
+  right<<<n / 64 + 1, 64, 0, stream(call)>>>(call.has_input(0) ? call.input<float>(0) : out, out, factor, n);
+  check(cudaGetLastError());
+}
+template <bool ignored> __global__ void copy_rows(View<const int32_t, 2> x, View<int32_t, 2> y) {
+  const int64_t i = blockIdx.x;
+  for (int64_t j = threadIdx.x; j < x.shape[1]; j += 64) y(i, j) = ignored ? x.data[i * x.shape[1] + j] : x(i, j);
+}
+template <bool ignored> void rows(const Launch& call) {
+  const auto y = call.output_view<int32_t, 2>(0);
+  if (call.size(0) == 0) return;
+  copy_rows<ignored><<<y.shape[0], 64, 0, stream(call)>>>(call.input_view<int32_t, 2>(0), y);
+  check(cudaGetLastError());
+}
+const std::vector<nw_param> kParams = {field("factor", &Params::factor, 2.0)};
+NARROWS_CUDA_PLUGIN("planted_cuda",
+                    {.name = "planted.rows/1", .inputs = {"x: i32"}, .outputs = {"y"}, .shape_rule = "N,M -> N,M",
+                     .kernel = rows<false>, .layout = Layout::strided},
+                    {.name = "planted.rows_strides/1", .inputs = {"x: i32"}, .outputs = {"y"}, .shape_rule = "N,M -> N,M",
+                     .kernel = rows<true>, .layout = Layout::strided},
+                    OPS)
+"""
+PLANTED_KERNEL = """__global__ void %s(const float* x, float* y, float factor, int64_t n) {
+  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
+  if (%s) y[i] = %s;
+}
+"""
+PLANTED_OP = """{.name = "planted.%(name)s/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = forward<%(name)s>, .params = kParams,
+ .params_size = sizeof(Params), .backward = "planted.%(name)s_backward/1"},
+{.name = "planted.%(name)s_backward/1", .kernel = backward<%(slope)d>}"""
+
+
+@needs_gpu
+def test_planted_faults_are_caught_on_the_device(in_cuda):
+    kernels = [PLANTED_KERNEL % (n, test, value.replace("X", "x[i]")) for n, (test, value, _) in planted_on_devices.TIMES.items()]
+    source = PLANTED.replace("KERNELS", "".join(kernels)).replace("OPS", planted_on_devices.declared(PLANTED_OP))
+    planted_on_devices.judge(narrows.load_inline("planted", cuda_sources=source), "cuda")
 
 
 def test_no_nvcc(monkeypatch):

@@ -13,6 +13,7 @@ import pytest
 
 import narrows
 import narrows.testing
+import planted_on_devices
 import present
 from narrows import _build
 
@@ -84,6 +85,13 @@ void dense(const Launch& call) {  // of any strides
       x.data, y.data, x.shape[1], {x.strides[0], x.strides[1], y.strides[0], y.strides[1]}};
   dispatch(call, rows, push, {static_cast<uint32_t>(x.shape[0])});
 }
+void words(const Launch& call) {  // a dense tensor of whole words of 4 bytes
+  const auto* const x = reinterpret_cast<const int32_t*>(call.input<char>(0));
+  auto* const y = reinterpret_cast<int32_t*>(call.output<char>(0));
+  struct { const int32_t* x; int32_t* y; int64_t columns, strides[4]; } push = {
+      x, y, call.size(0) * call.in(0).dtype.bits / 32, {0, 1, 0, 1}};
+  dispatch(call, rows, push, {1});
+}
 NARROWS_VULKAN_PLUGIN("inglsl",
                       {.name = "inglsl.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale,
                        .params = {field("factor", &Params::factor, 1.0)}, .params_size = sizeof(Params),
@@ -91,7 +99,9 @@ NARROWS_VULKAN_PLUGIN("inglsl",
                       {.name = "inglsl.scale_backward/1", .kernel = scale_backward},
                       {.name = "inglsl.twice/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = twice, .workspace = bytes},
                       {.name = "inglsl.dense/1", .inputs = {"x: i32"}, .outputs = {"y"}, .shape_rule = "N,M -> N,M", .kernel = dense,
-                       .layout = LAYOUT})
+                       .layout = Layout::strided},
+                      {.name = "inglsl.words/1", .inputs = {"x: i8|f16|i32|f64"}, .outputs = {"y"}, .kernel = words,
+                       .layout = Layout::copied})
 """
 REFUSED_SHADERS = {
     "wide": "#version 460\nlayout(local_size_x = 1024, local_size_y = 1024) in;\nvoid main() {}\n",
@@ -109,8 +119,8 @@ NARROWS_VULKAN_PLUGIN("refused", {.name = "refused.too_wide/1", .inputs = {"x"},
 """
 
 
-def load(layout="Layout::strided", **more):
-    return narrows.load_inline("inglsl", vulkan_sources=SOURCE.replace("LAYOUT", layout), shaders=SHADERS, **more)
+def load(**more):
+    return narrows.load_inline("inglsl", vulkan_sources=SOURCE, shaders=SHADERS, **more)
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +144,17 @@ def test_tensors_that_stay_there(ops):
 
 
 def test_tensors_of_any_strides(ops):
-    x = np.arange(35, dtype="int32").reshape(5, 7)
-    for view in (x, x.T, x[::2, 1:], x[1:, ::3], x[:, ::-1], x[:0]):
-        np.testing.assert_array_equal(ops.dense(view, device="vulkan"), view)
+    """They have them on the device, too, where device= would send dense ones."""
+    report = narrows.testing.check_op(ops.dense, lambda x: x, [(5, 7)], "int32", devices="vulkan")
+    assert report.passed["layouts"] > 8 and report.declined["layouts"] == 1  # what is misaligned
+
+
+def test_tensors_are_copied_where_the_op_says_so(ops):
+    """Of elements of 1 to 8 bytes, whatever the strides and the address of input and output."""
+    report = narrows.testing.check_op(
+        ops.words, lambda x: x, [(4, 8), (16,)], ["int8", "float16", "int32", "float64"], devices="vulkan", strided=True, sizes=()
+    )
+    assert report.passed["layouts"] > 40 and report.passed["writes"] == 8
 
 
 def test_what_a_device_or_the_backend_refuses(ops):
@@ -146,26 +164,82 @@ def test_what_a_device_or_the_backend_refuses(ops):
     with pytest.raises(ValueError, match=r"has a descriptor \(layout\(binding"):
         refused.with_binding(x, device="vulkan")
     np.testing.assert_array_equal(ops.scale(x, factor=3, device="vulkan"), 3 * x)  # and goes on
-    with pytest.raises(ValueError, match="a Vulkan plugin takes contiguous or strided tensors"):
-        load("Layout::copied")
 
 
 def test_the_judge_passes_it(ops):
     narrows.testing.conform(ops.scale)
 
 
+PLANTED_TIMES = """
+#version 460
+#include <narrows/kernel.glsl>
+layout(local_size_x = 64) in;
+NARROWS_POINTER(Floats, float, 4)
+layout(push_constant) uniform Push { Floats x, y; uint64_t n; float factor; };
+void main() {
+  const uint64_t i = narrows_index();
+  if (TEST) at(y, i).value = VALUE;
+}
+"""
+PLANTED = """
+#include <narrows/plugin_vulkan.hpp>
+INCLUDES
+using namespace narrows::plugin;
+struct Params { double factor; };
+struct Push { const float* x; float* y; uint64_t n; float factor; };
+template <const auto& shader> void forward(const Launch& call) {
+  const auto n = static_cast<uint64_t>(call.size(0));
+  dispatch(call, shader, Push{call.input<float>(0), call.output<float>(0), n, static_cast<float>(call.params<Params>().factor)},
+           groups(n, 64));
+}
+template <int slope> void backward(const Launch& call) {  // grad_y?, x? -> grad_x; where the gradient is 0, 0 times anything
+  const auto n = static_cast<uint64_t>(call.size(0));
+  const auto factor = call.has_input(0) ? static_cast<float>(slope * call.params<Params>().factor) : 0;
+  float* const out = call.output<float>(0);
+  dispatch(call, right, Push{call.has_input(0) ? call.input<float>(0) : out, out, n, factor}, groups(n, 64));
+}
+template <bool ignored> void rows_of(const Launch& call) {
+  const auto x = call.input_view<int32_t, 2>(0);
+  const auto y = call.output_view<int32_t, 2>(0);
+  struct { const int32_t* x; int32_t* y; int64_t columns, strides[4]; } push = {
+      x.data, y.data, x.shape[1], {ignored ? x.shape[1] : x.strides[0], ignored ? 1 : x.strides[1], y.strides[0], y.strides[1]}};
+  dispatch(call, rows, push, {static_cast<uint32_t>(x.shape[0])});
+}
+const std::vector<nw_param> kParams = {field("factor", &Params::factor, 2.0)};
+NARROWS_VULKAN_PLUGIN("planted_vulkan",
+                      {.name = "planted.rows/1", .inputs = {"x: i32"}, .outputs = {"y"}, .shape_rule = "N,M -> N,M",
+                       .kernel = rows_of<false>, .layout = Layout::strided},
+                      {.name = "planted.rows_strides/1", .inputs = {"x: i32"}, .outputs = {"y"}, .shape_rule = "N,M -> N,M",
+                       .kernel = rows_of<true>, .layout = Layout::strided},
+                      OPS)
+"""
+PLANTED_OP = """{.name = "planted.%(name)s/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = forward<%(name)s>, .params = kParams,
+ .params_size = sizeof(Params), .backward = "planted.%(name)s_backward/1"},
+{.name = "planted.%(name)s_backward/1", .kernel = backward<%(slope)d>}"""
+
+
+def test_planted_faults_are_caught_on_the_device():
+    shaders = {
+        name: PLANTED_TIMES.replace("TEST", test).replace("VALUE", value.replace("X", "at(x, i).value"))
+        for name, (test, value, _) in planted_on_devices.TIMES.items()
+    }
+    shaders["rows"] = SHADERS["rows"]
+    source = PLANTED.replace("INCLUDES", "".join(f'#include "{name}.comp.h"\n' for name in shaders))
+    source = source.replace("OPS", planted_on_devices.declared(PLANTED_OP))
+    planted_on_devices.judge(narrows.load_inline("planted", vulkan_sources=source, shaders=shaders), "vulkan")
+
+
 def test_a_shader_that_does_not_compile(monkeypatch):
-    source = SOURCE.replace("LAYOUT", "Layout::strided")
     with pytest.raises(RuntimeError, match=r"(?s)glslc.*times\.comp.*nothing"):
-        narrows.load_inline("broken", vulkan_sources=source, shaders={"times": "#version 460\nvoid main() { nothing; }\n"})
+        narrows.load_inline("broken", vulkan_sources=SOURCE, shaders={"times": "#version 460\nvoid main() { nothing; }\n"})
     with pytest.raises(ValueError, match="shaders has times, and vulkan_sources nothing"):
         narrows.load_inline("broken", shaders={"times": ""})
     with pytest.raises(ValueError, match="expected a shader whose name is an identifier"):
-        narrows.load_inline("broken", vulkan_sources=source, shaders={"1x": ""})
+        narrows.load_inline("broken", vulkan_sources=SOURCE, shaders={"1x": ""})
     with pytest.raises(ValueError, match="expected the name of a file, without a folder"):
-        narrows.load_inline("broken", vulkan_sources=source, headers={"a/b.h": ""})
+        narrows.load_inline("broken", vulkan_sources=SOURCE, headers={"a/b.h": ""})
     with pytest.raises(TypeError, match="expected a dict of texts by name"):
-        narrows.load_inline("broken", vulkan_sources=source, shaders=["x"])
+        narrows.load_inline("broken", vulkan_sources=SOURCE, shaders=["x"])
     monkeypatch.setenv("GLSLC", "glslc-of-nowhere")
     with pytest.raises(RuntimeError, match="no compiler 'glslc-of-nowhere' on PATH; set GLSLC"):
         load(flags=["-DOTHER"])

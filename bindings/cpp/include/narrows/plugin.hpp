@@ -98,10 +98,15 @@ class __attribute__((visibility("hidden"))) Plugin {
     static constexpr uint64_t kAsIs = UINT64_MAX;
     /// Of each input, then of each output: where its copy begins, or kAsIs.
     std::vector<uint64_t> copies;
+    /// Likewise: what `plan_copy_` gave.
+    std::vector<std::shared_ptr<void>> copy_plans;
   };
   /// Copies a tensor's elements into another one of the same shape and dtype.
-  using Copy = void (*)(const nw_host& host, const nw_call& call, const DLTensor& from,
-                        const DLTensor& to);
+  using Copy = void (*)(const nw_host& host, const nw_call& call, const void* copy_plan,
+                        const DLTensor& from, const DLTensor& to);
+  /// Plans such a copy for a call of that signature.
+  using PlanCopy = std::shared_ptr<void> (*)(void* self, const nw_sig& call,
+                                             const nw_tensor_sig& from, const nw_tensor_sig& to);
 
   /// Runs a plan. An exception becomes a status: that of a Refusal, else #NW_FAILED.
   static int32_t run(void* self, const void* plan, const nw_call* call, nw_error* error,
@@ -112,26 +117,22 @@ class __attribute__((visibility("hidden"))) Plugin {
       const Op& op = planned.declaration->op();
       if (planned.copies.empty()) return planned.kernel(Launch(&host, call, &op));
       const Contiguous tensors(*call, planned.copies);
-      for (uint32_t i = 0; i < call->num_inputs; ++i)
-        if (planned.copies[i] != Planned::kAsIs)
-          copy(host, *call, *call->inputs[i], tensors.all[i]);
+      const auto copied = [&](uint32_t i) { return planned.copies[i] != Planned::kAsIs; };
+      const uint32_t inputs = call->num_inputs;
+      for (uint32_t i = 0; i < inputs; ++i)
+        if (copied(i))
+          copy(host, *call, planned.copy_plans[i].get(), *call->inputs[i], tensors.all[i]);
       planned.kernel(Launch(&host, &tensors.call, &op));
-      for (uint32_t i = 0; i < call->num_outputs; ++i)
-        if (planned.copies[call->num_inputs + i] != Planned::kAsIs)
-          copy(host, *call, tensors.all[call->num_inputs + i], *call->outputs[i]);
-    });
-  }
-  /// What a derived class asks of every op: `check(op)` throws Refusal, and the plugin is refused
-  /// then.
-  template <class Check>
-  void check_ops(Check&& check) {
-    if (fault_.status != NW_OK) return;
-    guarded(&fault_, [&] {
-      for (const Op& op : ops_) check(op);
+      for (uint32_t i = inputs; i < inputs + call->num_outputs; ++i)
+        if (copied(i))
+          copy(host, *call, planned.copy_plans[i].get(), tensors.all[i],
+               *call->outputs[i - inputs]);
     });
   }
   /// What the host sees. Derived classes replace slots.
   nw_plugin table_{};
+  /// NULL: copies need no plan.
+  PlanCopy plan_copy_ = nullptr;
 
  private:
   // The call with contiguous tensors in the place of those that are copied.
@@ -165,7 +166,8 @@ class __attribute__((visibility("hidden"))) Plugin {
       if (std::strcmp(declaration->op().name, sig.op) == 0) return *declaration;
     refuse(NW_UNSUPPORTED, -1, "%s is not an op of this plugin", sig.op);
   }
-  static int32_t plan(void*, const nw_sig* sig, void** out, nw_plan_info* info, nw_error* error) {
+  static int32_t plan(void* self, const nw_sig* sig, void** out, nw_plan_info* info,
+                      nw_error* error) {
     return guarded(error, [&] {
       const Declaration& declaration = only()->find(*sig);
       const Op& op = declaration.op();
@@ -192,6 +194,7 @@ class __attribute__((visibility("hidden"))) Plugin {
         refuse(NW_INVALID, -1, "%s: %s", sig->op, e.what());
       }
       if (op.layout == Layout::copied) place_copies(*sig, &planned->copies, &workspace);
+      plan_copies(self, *sig, planned.get());
       if (info != nullptr)
         write_sized(info, {0, op.traits, workspace, name, nullptr},
                     offsetof(nw_plan_info, backend));
@@ -215,6 +218,21 @@ class __attribute__((visibility("hidden"))) Plugin {
         refuse(NW_UNSUPPORTED, -1, "%s: a contiguous copy of tensor %u has more than 2^64 bytes",
                sig.op, i);
       (*copies)[i] = place;
+    }
+  }
+  static void plan_copies(void* self, const nw_sig& sig, Planned* planned) {
+    planned->copy_plans.resize(planned->copies.size());
+    const PlanCopy plan_copy = only()->plan_copy_;
+    for (uint32_t i = 0; i < planned->copies.size() && plan_copy != nullptr; ++i) {
+      if (planned->copies[i] == Planned::kAsIs) continue;
+      const nw_tensor_sig& t = sig.tensors[i];
+      int64_t strides[NW_MAX_NDIM], size = 1;
+      nw_tensor_sig dense = t;
+      for (int32_t d = t.ndim - 1; d >= 0; size *= t.shape[d--]) strides[d] = size;
+      dense.strides = strides;
+      dense.align_log2 = 8;
+      const bool is_input = i < sig.num_inputs;
+      planned->copy_plans[i] = plan_copy(self, sig, is_input ? t : dense, is_input ? dense : t);
     }
   }
   // Device 0, host memory, and its one stream, NULL.
@@ -292,7 +310,7 @@ class __attribute__((visibility("hidden"))) Plugin {
   }
 
   // Rows of the last dimension are handed out to threads.
-  static void copy_tensor(const nw_host& host, const nw_call&, const DLTensor& from,
+  static void copy_tensor(const nw_host& host, const nw_call&, const void*, const DLTensor& from,
                           const DLTensor& to) {
     const detail::StridedCopy copy(from, to);
     host.parallel_for(

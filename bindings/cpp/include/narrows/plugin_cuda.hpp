@@ -169,7 +169,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
 
  private:
   // On the call's stream, an element a thread.
-  static void copy_tensor(const nw_host&, const nw_call& call, const DLTensor& from,
+  static void copy_tensor(const nw_host&, const nw_call& call, const void*, const DLTensor& from,
                           const DLTensor& to) {
     const detail::StridedCopy copy(from, to);
     const int64_t n = copy.rows() * copy.row();

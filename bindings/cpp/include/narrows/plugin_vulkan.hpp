@@ -39,10 +39,11 @@
 /// This is step 4 of a tensor's path in docs/design.md.
 ///
 /// The op's function must not wait for the GPU, and must not touch what the pointers point to.
-/// Everything else is as in plugin.hpp, but for Layout::copied, which is refused.
+/// Everything else is as in plugin.hpp.
 #ifndef NARROWS_PLUGIN_VULKAN_HPP
 #define NARROWS_PLUGIN_VULKAN_HPP
 
+#include <narrows/ops.h>
 #include <narrows/vulkan.h>
 
 #include <map>
@@ -137,12 +138,6 @@ class __attribute__((visibility("hidden"))) VulkanPlugin : public Plugin {
  public:
   /// Makes the table of a plugin with these ops.
   VulkanPlugin(const char* name, std::vector<Op> ops) : Plugin(name, std::move(ops)) {
-    check_ops([](const Op& op) {
-      if (op.layout == Layout::copied)
-        refuse(NW_INVALID, -1,
-               "op '%s': layout is copied; a Vulkan plugin takes contiguous or strided tensors",
-               op.name);
-    });
     table_.device_type = kDLVulkan;
     table_.create = create;
     table_.destroy = [](void* self) { delete static_cast<detail::VulkanHost*>(self); };
@@ -157,8 +152,9 @@ class __attribute__((visibility("hidden"))) VulkanPlugin : public Plugin {
     table_.stream_wait = pass_on<&nw_plugin::stream_wait>;
     table_.launch = [](void* self, const void* plan, const nw_call* call, nw_error* error) {
       nw_host* const host = static_cast<detail::VulkanHost*>(self);
-      return run(host, plan, call, error, nullptr);
+      return run(host, plan, call, error, copy_tensor);
     };
+    plan_copy_ = plan_copy;
   }
 
  private:
@@ -167,6 +163,54 @@ class __attribute__((visibility("hidden"))) VulkanPlugin : public Plugin {
   static int32_t pass_on(void* self, Given... given) {
     const nw_vulkan_kernels& kernels = *static_cast<detail::VulkanHost*>(self)->kernels;
     return (kernels.plugin->*Slot)(kernels.self, given...);
+  }
+  // By the backend's own casts, of the elements' bits as integers.
+  static std::shared_ptr<void> plan_copy(void* self, const nw_sig& call, const nw_tensor_sig& from,
+                                         const nw_tensor_sig& to) {
+    const nw_vulkan_kernels& kernels = *static_cast<detail::VulkanHost*>(self)->kernels;
+    nw_tensor_sig tensors[] = {from, to};
+    for (nw_tensor_sig& t : tensors) t.dtype.code = kDLUInt;
+    nw_elementwise_params params{};
+    params.function = NW_EW_CAST;
+    switch (from.dtype.bits) {
+      case 8: params.out_dtype = NW_DTYPE_UINT8; break;
+      case 16: params.out_dtype = NW_DTYPE_UINT16; break;
+      case 32: params.out_dtype = NW_DTYPE_UINT32; break;
+      default: params.out_dtype = NW_DTYPE_UINT64;
+    }
+    const nw_sig sig{sizeof sig,    0,          1, 1, "elementwise", nullptr, tensors, &params,
+                     sizeof params, call.device};
+    void* plan = nullptr;
+    nw_plan_info info{};
+    info.struct_size = sizeof info;
+    nw_error error;
+    if (kernels.plugin->plan(kernels.self, &sig, &plan, &info, &error) != NW_OK)
+      refuse(error.status, -1, "%s: a tensor cannot be copied to a contiguous one: %s", call.op,
+             error.message);
+    std::shared_ptr<void> out(plan,
+                              [&kernels](void* p) { kernels.plugin->plan_free(kernels.self, p); });
+    if (info.workspace_size != 0)
+      refuse(NW_UNSUPPORTED, -1, "%s: a copy of a tensor needs %llu bytes; expected none", call.op,
+             static_cast<unsigned long long>(info.workspace_size));
+    return out;
+  }
+  static void copy_tensor(const nw_host& host, const nw_call& call, const void* plan,
+                          const DLTensor& from, const DLTensor& to) {
+    const nw_vulkan_kernels& kernels = *static_cast<const detail::VulkanHost&>(host).kernels;
+    DLTensor tensors[] = {from, to};
+    for (DLTensor& t : tensors) t.dtype.code = kDLUInt;
+    const DLTensor *const input = &tensors[0], *const output = &tensors[1];
+    nw_call one{};
+    one.struct_size = sizeof one;
+    one.op = "elementwise";
+    one.num_inputs = one.num_outputs = 1;
+    one.inputs = &input;
+    one.outputs = &output;
+    one.stream = call.stream;
+    one.device = call.device;
+    nw_error error;
+    if (kernels.plugin->launch(kernels.self, plan, &one, &error) != NW_OK)
+      refuse(error.status, -1, "%s", error.message);
   }
   static int32_t create(const nw_host* host, void** self, nw_error* error) {
     return guarded(error, [&] {

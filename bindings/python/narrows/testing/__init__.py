@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from narrows import _errors, _narrows
-from narrows.testing import _compare, _numpy
+from narrows.testing import _compare, _device, _numpy
 from narrows.testing._run import Report, Run
 from narrows.testing._subject import SIZES, Case, Subject
 
@@ -35,6 +35,7 @@ def check_op(
     dtypes: Any = "float32",
     params: Any = None,
     *,
+    devices: Any = "cpu",
     refused: Sequence[Mapping[str, Any]] = (),
     values: Any = (-2.0, 2.0),
     out_dtypes: Any = None,
@@ -53,6 +54,8 @@ def check_op(
     come as float64. ``shapes``: calls, each a shape for every input, None where one is absent; of an op with one input the shape alone.
     ``dtypes``: names, for all inputs, or tuples of one for each. ``params``: a dict or several; the reference is given the same.
 
+    - ``devices``: where it is checked: "cpu", "cuda", "vulkan:1", or several. On other devices than the CPU values, sizes, memory,
+      layouts and gradients are, without frameworks. ValueError: the device is not here.
     - ``refused``: params that the op has to refuse
     - ``values``: the range of what inputs hold, or a dict of ranges or functions of a random generator and a shape, by input
     - ``out_dtypes``: what outputs have to be: a name, one for each, or a function of the inputs' dtypes. Unless given: of the reference's
@@ -79,7 +82,28 @@ def check_op(
     cases = subject.cases(dtypes, shapes, params)
     subject.find_framework(cases[0])
     wants_gradients = subject.op.backward is not None if gradients is None else gradients
-    _numpy.check(run, subject, cases, sizes, wants_gradients, strided)
+    for device in _device.named(devices):
+        if str(device) == "cpu":
+            _check_on_cpu(run, subject, cases, sizes, wants_gradients, strided, refused, examples)
+        else:
+            _device.check(run, subject, cases, sizes, wants_gradients, strided, device)
+            _device.check_refused(run, subject, cases[0], refused, device)
+    report = run.end()
+    print(report)
+    return report
+
+
+def _check_on_cpu(
+    run: Run,
+    subject: Subject,
+    cases: Sequence[Case],
+    sizes: Sequence[int],
+    gradients: bool,
+    strided: bool,
+    refused: Sequence[Mapping[str, Any]],
+    examples: int,
+) -> None:
+    _numpy.check(run, subject, cases, sizes, gradients, strided)
     _numpy.check_refused(run, subject, cases[0], refused)
     if _is_installed("hypothesis"):
         from narrows.testing import _examples
@@ -91,18 +115,15 @@ def check_op(
     if _is_installed("torch"):
         from narrows.testing import _torch
 
-        _torch.check(run, subject, framework_cases, wants_gradients, strided)
+        _torch.check(run, subject, framework_cases, gradients, strided)
     else:
         run.leave_out("torch, and all gradients but JAX's: it is not installed")
     if _is_installed("jax"):
         from narrows.testing import _jax
 
-        _jax.check(run, subject, framework_cases, wants_gradients)
+        _jax.check(run, subject, framework_cases, gradients)
     else:
         run.leave_out("JAX: it is not installed")
-    report = run.end()
-    print(report)
-    return report
 
 
 def _is_installed(name: str) -> bool:

@@ -66,11 +66,15 @@ def _differentiated(op: Any, inputs: Arrays, outputs: Arrays, rng: Any, edge: st
         None if y is None or not _compare.is_float(y.dtype.name) else rng.uniform(-1, 1, y.shape).astype(y.dtype)
         for y in outputs[:main]
     ]
-    tensors = [(x, op.saved >> i & 1) for i, x in enumerate(inputs)] + [(y, op.saved >> 32 + j & 1) for j, y in enumerate(outputs)]
-    for name, (x, is_read) in zip(backward.inputs[main:], tensors, strict=True):
-        given.append(None if x is None or (not is_read and name.endswith("?")) else x)
-    given = _moved(given, edge)
+    given = _moved([*given, *saved(op, backward, inputs, outputs)], edge)
     return backward, given, _run(backward, given, edge, alone)
+
+
+def saved(op: Any, backward: Any, inputs: Arrays, outputs: Arrays) -> Arrays:
+    """What the backward op is given behind the gradients of the outputs."""
+    tensors = [(x, op.saved >> i & 1) for i, x in enumerate(inputs)] + [(y, op.saved >> 32 + j & 1) for j, y in enumerate(outputs)]
+    names = backward.inputs[len(outputs) - op.num_aux :]
+    return [None if not is_read and name.endswith("?") else x for name, (x, is_read) in zip(names, tensors, strict=True)]
 
 
 def _moved(arrays: Sequence[Any], edge: str) -> Arrays:

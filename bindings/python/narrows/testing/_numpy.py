@@ -22,12 +22,10 @@ _PROBES = {"float": (-1.0, 0.0), "int": (-1, 0)}
 
 def check(run: Run, subject: Subject, cases: Sequence[Case], sizes: Sequence[int], gradients: bool, strict: bool) -> None:
     """All of them. Those that may crash come first, in a child process; if one does, nothing else is run."""
-    usable = [case for case in cases if all(numpy_dtype(d) is not None for d in case.dtypes)]
-    if len(usable) < len(cases):
-        run.leave_out("NumPy with bfloat16: ml_dtypes is not installed")
+    usable = usable_cases(run, cases)
     if not usable:
         return
-    grown = [made for c in {c.dtypes: c for c in reversed(usable)}.values() if (made := large(c)) is not None]
+    grown = _grown(usable)
     if _isolated.POSSIBLE:
         _guard(run, subject, [*usable, *derived(usable, sizes), *grown])
         if gradients:
@@ -35,35 +33,46 @@ def check(run: Run, subject: Subject, cases: Sequence[Case], sizes: Sequence[int
         run.raise_failures()
     else:
         run.leave_out("guard pages, and calls in a child process: this is no Linux")
-    for case in usable:
-        run.check(f"values: numpy; {case}", _values, subject, case)
-    for case in usable:
-        run.check(f"writes: {case}", _writes, subject, case)
-    for case in derived(usable, sizes):
-        run.check(f"sizes: {case}", _size, subject, case)
-    for case in _broadcast(subject, usable):
-        run.check(f"broadcasting: numpy; {case}", _values, subject, case)
-    for case in usable:
-        for name, arrays in layouts(subject.arrays(case)):
-            run.check(
-                f"layouts: numpy, {name}; {case}",
-                _layout,
-                subject,
-                case,
-                arrays,
-                strict,
-            )
-        for name in _out_layouts():
-            run.check(f"layouts: numpy, output {name}; {case}", _out_layout, subject, case, name, strict)
-    for case in usable:
-        run.check(f"neighbours: {case}", _neighbours, subject, case)
+    check_calls(run, subject, usable, sizes, strict, "numpy")
     if narrows.get_num_threads() == 1:
         run.leave_out("threads of the runtime: it has one; several callers are tried")
     for case in grown:
-        run.check(f"large: {case}", _large, subject, case)
         run.check(f"threads: {case}", _threads, subject, case)
     if _isolated.POSSIBLE:
         _refusals(run, subject, usable)
+
+
+def check_calls(run: Run, subject: Subject, cases: Sequence[Case], sizes: Sequence[int], strict: bool, where: str) -> None:
+    """Values, memory and layouts of calls. ``where``: what computes them, in the checks' names."""
+    for case in cases:
+        run.check(f"values: {where}; {case}", _values, subject, case)
+    for case in cases:
+        run.check(f"writes: {where}; {case}", _writes, subject, case)
+    for case in derived(cases, sizes):
+        run.check(f"sizes: {where}; {case}", _size, subject, case)
+    for case in _broadcast(subject, cases):
+        run.check(f"broadcasting: {where}; {case}", _values, subject, case)
+    for case in cases:
+        for name, arrays in layouts(subject.arrays(case)):
+            run.check(f"layouts: {where}, {name}; {case}", _layout, subject, case, arrays, strict)
+        for name in _out_layouts():
+            run.check(f"layouts: {where}, output {name}; {case}", _out_layout, subject, case, name, strict)
+    for case in cases:
+        run.check(f"neighbours: {where}; {case}", _neighbours, subject, case)
+    for case in _grown(cases):
+        run.check(f"large: {where}; {case}", _large, subject, case)
+
+
+def usable_cases(run: Run, cases: Sequence[Case]) -> list[Case]:
+    """Those whose dtypes NumPy has."""
+    usable = [case for case in cases if all(numpy_dtype(d) is not None for d in case.dtypes)]
+    if len(usable) < len(cases):
+        run.leave_out("NumPy with bfloat16: ml_dtypes is not installed")
+    return usable
+
+
+def _grown(cases: Sequence[Case]) -> list[Case]:
+    return [made for c in {c.dtypes: c for c in reversed(cases)}.values() if (made := large(c)) is not None]
 
 
 # ---- values ----
@@ -390,14 +399,15 @@ def _refusals(run: Run, subject: Subject, cases: Sequence[Case]) -> None:
         run.check(label, judge, subject, case, answer)
 
 
-def check_refused(run: Run, subject: Subject, case: Case, refused: Sequence[Any]) -> None:
-    """Params that the author says are wrong."""
+def check_refused(run: Run, subject: Subject, case: Case, refused: Sequence[Any], where: str = "numpy") -> None:
+    """Params that the author says are wrong. On the CPU in a child process, which a GPU's driver does not outlive."""
     for params in refused:
         wrong = case.replaced(params=tuple({**dict(case.params), **params}.items()))
-        label = f"refused: {wrong}"
+        label = f"refused: {where}; {wrong}"
         if run.wants(label):
             task = functools.partial(_computed, subject, wrong)
-            answer = _isolated.run([task])[0] if _isolated.POSSIBLE else _caught(task)
+            isolated = _isolated.POSSIBLE and where == "numpy"
+            answer = _isolated.run([task])[0] if isolated else _caught(task)
             run.check(label, _judge_refused, answer)
 
 
