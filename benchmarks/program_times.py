@@ -62,18 +62,48 @@ def timed(work, prepare=lambda: None, rounds=15):
     return min(samples)
 
 
+# Two walks through the loops of mm_relu: each step verifies the whole program again.
+WALKS = (
+    ('split(loop="k", factors=[None, 8])', 'rfactor(loop="k_1", axis=2)', 'split(loop="j1", factors=[None, 8])',
+     'reorder(loops=["j1_0", "i1", "j1_1"])', 'parallel(loop="j1_0")', 'vectorize(loop="j1_1")'),
+    ('split(loop="j", factors=[None, 8])', 'reorder(loops=["j_0", "k", "j_1"])', 'reverse_compute_at(block="C", loop="j_0")',
+     'decompose_reduction(block="Y", loop="k")'),
+)  # fmt: skip
+
+
+def recorded():
+    """From a Python function to a verified program."""
+    from narrows.program import script as T
+
+    def mm_relu(A: T.Buffer((128, 128), "float32"), B: T.Buffer((128, 128), "float32"), C: T.Buffer((128, 128), "float32")):
+        Y = T.alloc_buffer((128, 128), "float32")
+        for i, j, k in T.grid(128, 128, 128):
+            with T.block("Y"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    Y[vi, vj] = T.float32(0)
+                Y[vi, vj] = Y[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i, j in T.grid(128, 128):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.max(Y[vi, vj], T.float32(0))
+
+    return timed(lambda: T.prim_func(mm_relu).program)
+
+
 def schedule_rows(text):
-    """Of mm_relu: reading and verifying it, and each step of a walk, each of which verifies all of it again."""
+    """Of mm_relu: reading and verifying it, each step of the walks, and the default schedule."""
     from narrows.program import PrimFunc
 
+    yield row("mm_relu, recorded from Python and verified", recorded(), 1 * MS)
     yield row("mm_relu, read and verified", timed(lambda: PrimFunc(text)), 1 * MS)
-    program = PrimFunc(text).program
-    steps = ['split(loop="k", factors=[None, 8])', 'rfactor(loop="k_1", axis=2)', 'split(loop="j1", factors=[None, 8])',
-             'reorder(loops=["j1_0", "i1", "j1_1"])', 'parallel(loop="j1_0")', 'vectorize(loop="j1_1")']  # fmt: skip
     slowest = {}
-    for line in steps:
-        slowest[line.partition("(")[0]] = timed(lambda copy, line=line: copy.step(line), program.copy)
-        program.step(line)
+    for walk in WALKS:
+        program = PrimFunc(text).program
+        for line in walk:
+            name, seconds = line.partition("(")[0], timed(lambda copy, line=line: copy.step(line), program.copy)
+            slowest[name] = max(seconds, slowest.get(name, 0))
+            program.step(line)
     for name, seconds in slowest.items():
         yield row(f"mm_relu, step {name}", seconds, 1 * MS)
     yield row("mm_relu, default schedule", timed(lambda copy: copy.auto("cpu"), PrimFunc(text).program.copy), 10 * MS)
