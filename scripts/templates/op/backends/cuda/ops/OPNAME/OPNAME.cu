@@ -55,13 +55,15 @@ class OPNAMEPlan final : public Plan {
     elements_.count = 1;
     for (int d = 0; d < elements_.space.ndim; ++d) elements_.count *= elements_.space.extent[d];
     const bool aligned = is_aligned(input(sig, 0)) && is_aligned(output(sig, 0));
-    kernel_ = with_dtype(dtype, [&]<class T>(T) { return load_kernel(aligned ? OPNAME_kernel<T, true> : OPNAME_kernel<T, false>); });
+    kernel_ =
+        with_dtype(dtype, [&]<class T>(T) { return load_kernel(aligned ? OPNAME_kernel<T, true> : OPNAME_kernel<T, false>); });
   }
 
   void launch(const nw_call& call) const override {
     if (elements_.count == 0) return;
     const int64_t blocks = std::min(ceil_div(elements_.count, kThreads), kMaxBlocks);
-    launch_kernel(kernel_, blocks, kThreads, 0, stream_of(call), data<char>(call.outputs[0]), data<const char>(call.inputs[0]), elements_);
+    launch_kernel(kernel_, blocks, kThreads, 0, stream_of(call), data<char>(call.outputs[0]), data<const char>(call.inputs[0]),
+                  elements_);
   }
 
  private:
@@ -72,9 +74,9 @@ class OPNAMEPlan final : public Plan {
 }  // namespace
 
 const Op OPNAME = {"OPNAME", kKernels, [](const Instance&, const nw_sig& sig) -> std::unique_ptr<Plan> {
-                   check_params_tail(sig, 0);            // without params
-                   read_params<nw_FORWARD_params>(sig);  // with params
-                   return std::make_unique<OPNAMEPlan>(sig);
-                 }};
+                     check_params_tail(sig, 0);            // without params
+                     read_params<nw_FORWARD_params>(sig);  // with params
+                     return std::make_unique<OPNAMEPlan>(sig);
+                   }};
 
 }  // namespace narrows::gpu

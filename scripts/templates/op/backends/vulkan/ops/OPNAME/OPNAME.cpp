@@ -60,9 +60,9 @@ class OPNAMEPlan final : public DevicePlan {
 }  // namespace
 
 const Op OPNAME = {"OPNAME", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
-                   check_params_tail(sig, 0);            // without params
-                   read_params<nw_FORWARD_params>(sig);  // with params
-                   return std::make_unique<OPNAMEPlan>(instance.device(sig), sig);
-                 }};
+                     check_params_tail(sig, 0);            // without params
+                     read_params<nw_FORWARD_params>(sig);  // with params
+                     return std::make_unique<OPNAMEPlan>(instance.device(sig), sig);
+                   }};
 
 }  // namespace narrows::vulkan
