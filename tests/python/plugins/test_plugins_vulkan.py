@@ -85,6 +85,11 @@ void dense(const Launch& call) {  // of any strides
       x.data, y.data, x.shape[1], {x.strides[0], x.strides[1], y.strides[0], y.strides[1]}};
   dispatch(call, rows, push, {static_cast<uint32_t>(x.shape[0])});
 }
+void whole_words(const Signature& call) {
+  int64_t bits = call.in(0).dtype.bits;
+  for (int32_t d = 0; d < call.in(0).ndim; ++d) bits *= call.in(0).shape[d];
+  if (bits % 32 != 0) refuse(NW_UNSUPPORTED, 0, "x is no whole number of words");
+}
 void words(const Launch& call) {  // a dense tensor of whole words of 4 bytes
   const auto* const x = reinterpret_cast<const int32_t*>(call.input<char>(0));
   auto* const y = reinterpret_cast<int32_t*>(call.output<char>(0));
@@ -101,7 +106,7 @@ NARROWS_VULKAN_PLUGIN("inglsl",
                       {.name = "inglsl.dense/1", .inputs = {"x: i32"}, .outputs = {"y"}, .shape_rule = "N,M -> N,M", .kernel = dense,
                        .layout = Layout::strided},
                       {.name = "inglsl.words/1", .inputs = {"x: i8|f16|i32|f64"}, .outputs = {"y"}, .kernel = words,
-                       .layout = Layout::copied})
+                       .check = whole_words, .layout = Layout::copied})
 """
 REFUSED_SHADERS = {
     "wide": "#version 460\nlayout(local_size_x = 1024, local_size_y = 1024) in;\nvoid main() {}\n",

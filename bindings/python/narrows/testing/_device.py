@@ -48,7 +48,7 @@ class OnDevice(Subject):
     device: narrows.Device
 
     def __init__(self, subject: Subject, device: narrows.Device):
-        self.__dict__ = {**subject.__dict__, "device": device}
+        self.__dict__ = {**subject.__dict__, "device": device, "device_type": device.type}
 
     def __call__(self, arrays: Sequence[Any], case: Case, out: Any = None, **how: Any) -> list[Any]:
         blocks: dict[int, _Block] = {}
@@ -114,7 +114,7 @@ def _gradient(subject: Subject, case: Case, device: narrows.Device) -> None:
 
 
 def _outputs(op: Any, inputs: Sequence[Any], device: narrows.Device) -> list[Any]:
-    specs = op._infer([None if x is None else (x.dtype, x.shape) for x in inputs])
+    specs = op._infer([None if x is None else (x.dtype, x.shape) for x in inputs], device.type)
     outputs = [None if s is None else narrows.empty(s[1], s[0], device) for s in specs]
     op(*inputs, out=tuple(outputs) if len(outputs) > 1 else outputs[0])
     return outputs

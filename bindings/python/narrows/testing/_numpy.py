@@ -99,7 +99,8 @@ def _size(subject: Subject, case: Case) -> None:
 def _specs(subject: Subject, case: Case) -> list[Any]:
     """The dtype and shape of each output."""
     op = subject.op.bind(**dict(case.params))
-    return op._infer([None if s is None else (d, s) for d, s in zip(case.dtypes, case.shapes, strict=True)])
+    specs = [None if s is None else (d, s) for d, s in zip(case.dtypes, case.shapes, strict=True)]
+    return op._infer(specs, subject.device_type)
 
 
 def _framed(shape: Any, dtype: Any, fill: int) -> tuple[Any, Any]:

@@ -59,6 +59,8 @@ def _per_input(op: Any, what: Any, name: str) -> tuple[Any, ...]:
 class Subject:
     """The op with its reference, its values and its tolerance."""
 
+    device_type = 1  # DLPack's number of what the op runs on: the CPU
+
     def __init__(
         self, op: Any, reference: Callable[..., Any], values: Any, out_dtypes: Any, ulps: Any, per_element: Any, seed: int
     ):
