@@ -45,7 +45,7 @@ def _search(subject: Subject, case: Case, count: int) -> None:
         deadline=None,
         database=None,
         derandomize=True,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.data_too_large, HealthCheck.filter_too_much, HealthCheck.too_slow],
         phases=(Phase.generate, Phase.shrink),
         print_blob=False,
     )
