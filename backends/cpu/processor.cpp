@@ -30,10 +30,10 @@ bool multiplies(Bf16Products products) {
 #endif
 }
 
-bool pairs_are_fast() {
+bool is_intel() {
 #if HWY_ARCH_X86_64
   unsigned eax, ebx, ecx, edx;
-  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx != signature_INTEL_ebx;
+  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx == signature_INTEL_ebx;
 #else
   return false;
 #endif

@@ -11,9 +11,8 @@ namespace narrows::cpu {
 // Whether it has the instructions, and this process may use them.
 bool multiplies(Bf16Products products);
 
-// Whether AVX512_BF16 multiplies more than f32's multiply-adds do in the same time, as on AMD's processors. Intel's start it too
-// rarely.
-bool pairs_are_fast();
+// Whether Intel made it. For choices that were measured on one maker's processors.
+bool is_intel();
 
 std::string cpu_model();
 

@@ -51,7 +51,7 @@ using namespace conv;
 int64_t few_outputs(const Instance& instance, Dtype dtype, bool of_rows) {
   if (size_of(dtype) > 2) return of_rows ? 96 : 16;
   if (dtype == Dtype::f16 || instance.bf16_products == Bf16Products::f32) return 12;
-  static const bool slow_pairs = !pairs_are_fast();
+  static const bool slow_pairs = is_intel();  // whose vdpbf16ps starts too rarely; AMD's multiplies twice as much as f32's
   return instance.bf16_products == Bf16Products::dots && slow_pairs ? 16 : 6;
 }
 // By what was measured (docs/internals/cpu_speed.md): a filter's outputs of one example decide, since gemm packs each example's

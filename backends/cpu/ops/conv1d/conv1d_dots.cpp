@@ -5,6 +5,7 @@
 #include <hwy/cache_control.h>
 
 #include "conv1d.h"
+#include "processor.h"
 #include "targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -334,7 +335,8 @@ constexpr int64_t kWidestVector = 16;            // lanes
 // Lanes of vectors across a filter's outputs; 0: along the depth is faster, or what a filter meets does not stay in the cache.
 int64_t lanes_across(const Instance& instance, Dtype dtype, const Correlation& c) {
   const int64_t lanes = NARROWS_DISPATCH(instance, AcrossLanes)(dtype), columns = c.length;
-  if (lanes == 0 || c.batch != 1 || columns > 2 * lanes) return 0;
+  static const bool measured = is_intel();
+  if (!measured || lanes == 0 || c.batch != 1 || columns > 2 * lanes) return 0;
   const int64_t width = round_up(columns, lanes);
   // By what was measured: a long sum makes up for lanes that are left empty.
   const int64_t depth = c.ins * c.taps, parts = depth >= 1024 ? 5 : 7;
