@@ -116,9 +116,8 @@ DotsFn<T> ChooseDots(int64_t rows, int64_t columns) {
 
 // ---- vectors across a filter's outputs ----
 
-// sums[r * V * lanes + i] = the sum of filter r and output i. x has a row of V vectors for each of a filter's
-// taps. Sums of one vector are two, of every other tap: as many multiply-adds wait for each other at once as the processor starts
-// in their time.
+// sums[r * V * lanes + i] = the sum of filter r and output i. x has a row of V vectors for each of a filter's taps. With one vector
+// each sum is kept in two parts, of even and of odd taps, so that enough multiply-adds run at once to hide their latency.
 template <int R, int V, class A>
 void Across(const A* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, int64_t depth, A* HWY_RESTRICT sums) {
   constexpr int kParts = V == 1 ? 2 : 1;
@@ -327,8 +326,8 @@ HWY_EXPORT(ComputeDots);
 HWY_EXPORT(AcrossLanes);
 
 constexpr int64_t kFewestRows = 32;              // of a block: each gathers its columns
-constexpr int64_t kMostAcrossBytes = 512 << 10;  // likewise, each read in order
 constexpr int64_t kMostBytes = 256 << 10;        // of a block's columns: they stay in a core's cache
+constexpr int64_t kMostAcrossBytes = 512 << 10;  // of a block's rows of outputs, which are read in order
 constexpr int64_t kFewestColumns = 24;           // of a block, since it reads its filters again
 constexpr int64_t kWidestVector = 16;            // lanes
 
