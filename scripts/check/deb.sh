@@ -40,7 +40,8 @@ make_packages() {
   done_with "$made"
 }
 
-# check_fields FILE: what every package says of itself, and that it has a copyright
+# check_fields FILE: what every package says of itself, and that it has a copyright. grep reads to the end (no -q): the writer before it
+# would be killed by SIGPIPE, which pipefail counts as a failure.
 check_fields() {
   local name field
   name=$(dpkg-deb -f "$1" Package)
@@ -48,9 +49,9 @@ check_fields() {
     [ -n "$(dpkg-deb -f "$1" "$field")" ] || fail "$name has no field $field"
   done
   [ "$(dpkg-deb -f "$1" Architecture)" = "$(dpkg --print-architecture)" ] || fail "$name has another architecture than this machine's"
-  dpkg-deb --fsys-tarfile "$1" | tar -xO "./usr/share/doc/$name/copyright" | grep -q '^xxHash Library$' ||
+  dpkg-deb --fsys-tarfile "$1" | tar -xO "./usr/share/doc/$name/copyright" | grep '^xxHash Library$' >/dev/null ||
     fail "$name has no copyright with the licenses of what is compiled in"
-  dpkg-deb -f "$1" Depends | grep -q libc6 || [ "$name" = libnarrows-dev ] || fail "$name depends on no libc6: dpkg-shlibdeps was not asked"
+  dpkg-deb -f "$1" Depends | grep libc6 >/dev/null || [ "$name" = libnarrows-dev ] || fail "$name depends on no libc6: dpkg-shlibdeps was not asked"
 }
 
 # The packages of Debian's that ours depend on, as mmdebstrap takes them.

@@ -30,7 +30,7 @@ build() {
   if ! (cd -- "$NARROWS_ROOT" && NINJA_STATUS='[%f/%t] ' cmake --build --preset "$preset" --parallel "$(jobs)" \
     ${targets[@]+--target "${targets[@]}"}) </dev/null 2>&1 | tee "$log" | show_progress; then
     [ ! -t 1 ] || printf '\n'
-    awk '/^FAILED:/ { found = 1 } found' "$log" | head -n 40 | sed 's/^/    /' >&2
+    awk '/^FAILED:/ { found = 1 } found' "$log" | sed -n 1,40p | sed 's/^/    /' >&2
     fail "the build failed; the whole log is $log"
   fi
   done_with "build/$preset, $(grep -c '^\[[0-9]*/[0-9]*\]' "$log" || true) steps in $((SECONDS - step_start)) s"

@@ -60,7 +60,7 @@ PYTHON
   source_files "$pattern" "$@" | { grep -Fxf "$LOG/tidy.known" || true; } >"$LOG/tidy.files"
   each_file "$LINT/clang-tidy" --quiet -p "$folder" --extra-arg=-Wno-unknown-warning-option <"$LOG/tidy.files" >"$LOG/tidy.log" 2>&1 || {
     [ ! -t 1 ] || printf '\n'
-    grep -E -A 3 ' (error|warning): ' "$LOG/tidy.log" | head -n 60 | sed "s:$NARROWS_ROOT/::; s/^/    /" >&2
+    grep -E -A 3 ' (error|warning): ' "$LOG/tidy.log" | sed -n 1,60p | sed "s:$NARROWS_ROOT/::; s/^/    /" >&2
     fail "clang-tidy complains; the whole log is $LOG/tidy.log"
   }
   done_with "$(wc -l <"$LOG/tidy.files") files by clang-tidy in $((SECONDS - step_start)) s"

@@ -291,7 +291,7 @@ backports_sources() {
         for (j = 2; j <= i; ++j) head = head " " $j
         print ($i ~ /debian/ ? 0 : 1), head, codename, "main\n" ($i ~ /debian/ ? 0 : 1), head, codename "-backports main"
       }' "$file"
-  done | sort -s -k 1,1n | head -n 2 | cut -d ' ' -f 2- >"$2/narrows.list"
+  done | sort -s -k 1,1n | sed -n 1,2p | cut -d ' ' -f 2- >"$2/narrows.list"
   [ ! -s "$2/narrows.list" ] || return 0
   rm "$2/narrows.list"
   compgen -G "$parts/*.sources" >/dev/null || return 1
