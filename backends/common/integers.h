@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// integers.h -- quotients rounded up, which tiles and groups are counted by; division by a multiplication; slices of a reduction.
+// integers.h -- division by a multiplication; slices of a reduction. Quotients rounded up are narrows/plugin_space.hpp's.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <narrows/plugin_space.hpp>
 
 namespace narrows::common {
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+using plugin::ceil_div;
+using plugin::round_up;
 
 // What a kernel is given to divide by a number. Of dividends and divisors below 2^31: q = (n + (n * multiplier >> 32)) >> shift
 // with multiplier = 2^32 * (2^shift - d) / d + 1 and 2^(shift - 1) < d <= 2^shift (Granlund and Montgomery, 1994, figure 4.1).

@@ -2,7 +2,9 @@
 // map.h -- what GPUs plan alike where a function is applied to tensors of any strides.
 #pragma once
 
-#include "space.h"
+#include <narrows/plugin_space.hpp>
+
+#include "plugin.h"
 
 namespace narrows::common {
 

@@ -2,7 +2,9 @@
 // sums.h -- how a GPU divides sums over the dimensions that an operand was broadcast along.
 #pragma once
 
-#include "space.h"
+#include <narrows/plugin_space.hpp>
+
+#include "plugin.h"
 
 namespace narrows::common {
 

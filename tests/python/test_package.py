@@ -42,7 +42,7 @@ def test_what_the_wheel_holds():
     for name in (module, "lib/libnarrows.so.1", "lib/libnarrows_program.so.1", "lib/libnarrows_torch.so", "lib/libnarrows_xla.so",
                  "lib/narrows/backends/narrows_cpu.so", "bin/narrows", "py.typed",
                  "__init__.pyi", "include/narrows/plugin.h", "include/narrows/plugin.hpp", "include/narrows/xla.h", "include/dlpack/dlpack.h",
-                 "include/narrows/plugin_base.hpp", "include/narrows/plugin_cuda.hpp", "include/narrows/plugin_vulkan.hpp",
+                 "include/narrows/plugin_base.hpp", "include/narrows/plugin_space.hpp", "include/narrows/plugin_cuda.hpp", "include/narrows/plugin_vulkan.hpp",
                  "include/narrows/kernel.glsl", "include/narrows/hip/cuda_runtime.h", "libexec/narrows/narrows-conform", "lib/libnarrows.so",
                  "lib/cmake/Narrows/NarrowsConfig.cmake", "lib/pkgconfig/narrows.pc", "skeleton/pyproject.toml"):  # fmt: skip
         assert f"narrows/{name}" in names

@@ -84,6 +84,21 @@ TEST_CASE("tensors with gaps are copied by a kernel of the kit", "[kit]") {
     for (size_t j = 0; j < 7; ++j) CHECK(y[i * 7 + j] == 3.0F * x[j * 11 + i]);
 }
 
+TEST_CASE("a kernel walks tensors of any strides together", "[kit]") {
+  const narrows::Runtime runtime = with_kit();
+  narrows::CallOptions options;
+  options.backend = "kit_on_hip";
+  const std::vector<float> x = numbers(7 * 11);
+  const narrows::Buffer in(runtime, kFloat, {7, 11}, kGpu), out(runtime, kFloat, {11, 7}, kGpu);
+  in.write(x.data());
+  const narrows::Tensor transposed(in.data(), kFloat, {11, 7}, {1, 11}, kGpu), row(in.data(), kFloat, {11, 7}, {0, 1}, kGpu);
+  runtime.run("kit.add/1", {transposed, row}, {out}, {}, options);
+  std::vector<float> y(x.size());
+  out.read(y.data());
+  for (size_t i = 0; i < 11; ++i)
+    for (size_t j = 0; j < 7; ++j) CHECK(y[i * 7 + j] == x[j * 11 + i] + x[j]);
+}
+
 TEST_CASE("a device that is not there is named", "[kit]") {
   const narrows::Runtime runtime = with_kit();
   CHECK_THROWS_WITH(runtime.device({kDLROCM, 7}), Catch::Matchers::ContainsSubstring("7"));

@@ -10,6 +10,7 @@ using narrows::plugin::dtype;
 using narrows::plugin::field;
 using narrows::plugin::Launch;
 using narrows::plugin::Layout;
+using narrows::plugin::Piece;
 using narrows::plugin::Signature;
 using narrows::plugin::View;
 
@@ -114,6 +115,17 @@ void transpose(const Launch& call) {
 void transpose_as_if_contiguous(const Launch& call) { call.output<float>(0)[0] = call.input<float>(0)[0]; }
 void transpose_of_three(const Launch& call) { call.input_view<float, 3>(0); }
 
+// y = x * w, of any rank and strides; w is repeated along the leading dimensions.
+template <class T>
+void scaled_of(const Launch& call) {
+  call.walk({call.out(0), call.in(0), call.in(1)}, [](const Piece& piece) {
+    const auto y = piece.of<T>(0);
+    const auto x = piece.of<const T>(1), w = piece.of<const T>(2);
+    for (int64_t i = 0; i < piece.size(); ++i) y(i) = x(i) * w(i);
+  });
+}
+void scaled(const Launch& call) { call.in(0).dtype.bits == 32 ? scaled_of<float>(call) : scaled_of<double>(call); }
+
 void running(const Launch& call) {
   const float* const x = call.input<float>(0);
   float* const y = call.output<float>(0);
@@ -183,6 +195,14 @@ NARROWS_PLUGIN(
      .outputs = {"y"},
      .shape_rule = "N,M -> M,N",
      .kernel = transpose,
+     .layout = Layout::strided},
+    {.name = "kit.scaled/1",
+     .inputs = {"x", "w"},
+     .outputs = {"y"},
+     .shape_rule = "...,D ; D -> ...,D",
+     .kernel = scaled,
+     .dtypes = {dtype<float>(), dtype<double>()},
+     .flags = NW_OP_INPLACE,
      .layout = Layout::strided},
     {.name = "kit.wrong_layout/1",
      .inputs = {"x"},

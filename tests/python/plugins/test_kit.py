@@ -130,6 +130,21 @@ def test_strided_tensors(kit):
         kit.wrong_rank(base)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_tensors_of_any_rank_are_walked_together(kit, dtype):
+    base = np.random.default_rng(3).standard_normal((5, 64, 130)).astype(dtype)
+    for x in (base, base.T, base[::-1, ::2, ::3], base[0, 0], base[:, :0], base[:, 1:2], np.broadcast_to(base[0], (3, 64, 130))):
+        w = np.arange(2 * x.shape[-1], dtype=dtype)[::-2]
+        np.testing.assert_array_equal(kit.scaled(x, w), x * w)
+        around = np.full((*x.shape[::-1], 2), 7, dtype)
+        kit.scaled(x, w, out=around[..., 1].T)
+        np.testing.assert_array_equal(around[..., 1].T, x * w)
+        assert (around[..., 0] == 7).all()
+    x = base.copy()
+    kit.scaled(x.T, base[:, 0, 0], out=x.T)
+    np.testing.assert_array_equal(x.T, base.T * base[:, 0, 0])
+
+
 def test_a_contiguous_tensor_is_asked_for_with_the_remedy(kit):
     with pytest.raises(
         NotImplementedError,

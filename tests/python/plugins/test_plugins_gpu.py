@@ -36,6 +36,19 @@ void sum(const Launch& call) {
   sums<<<y.shape[0], 1024, 0, stream(call)>>>(call.input_view<f16, 2>(0), call.input_view<f16, 2>(1), y);
   check(cudaGetLastError());
 }
+__global__ void means(Space space, float* y, const float* a, const float* b) {
+  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
+  if (i >= space.size()) return;
+  const auto at = [&](int k) { return space.offset_of(k, i) / int64_t{sizeof(float)}; };
+  y[at(0)] = (a[at(1)] + b[at(2)]) / 2;
+}
+void mean(const Launch& call) {  // of any rank
+  const Space space = call.space({call.out(0), call.in(0), call.in(1)});
+  const int64_t n = space.size();
+  if (n == 0) return;
+  means<<<(n + 255) / 256, 256, 0, stream(call)>>>(space, data<float>(&call.out(0)), data<float>(&call.in(0)), data<float>(&call.in(1)));
+  check(cudaGetLastError());
+}
 template <int by>
 void plus(const Launch& call) {  // by way of the workspace
   const int64_t n = call.size(0);
@@ -55,6 +68,8 @@ const std::vector<nw_param> kParams = {field("factor", &Params::factor, 1.0)};
 NARROWS_CUDA_PLUGIN("incuda",
                     {.name = "incuda.sum/1", .inputs = {"a: f16", "b: f16"}, .outputs = {"y"}, .shape_rule = "N,M ; N,M -> N,M",
                      .kernel = sum, .traits = NW_PLAN_CAPTURABLE, .layout = Layout::strided},
+                    {.name = "incuda.mean/1", .inputs = {"a", "b"}, .outputs = {"y"}, .shape_rule = "... ; ... -> ...",
+                     .kernel = mean, .traits = NW_PLAN_CAPTURABLE, .layout = Layout::strided},
                     {.name = "incuda.plus/1", .inputs = {"x"}, .outputs = {"y"}, .traits = NW_PLAN_CAPTURABLE, .layout = Layout::copied,
                      .workspace = bytes, .variants = {{"twice", plus<1>, is_even}, {"thrice", plus<2>}}},
                     {.name = "incuda.scale/1", .inputs = {"x"}, .outputs = {"y"}, .kernel = scale, .params = kParams,
@@ -152,6 +167,7 @@ def test_strided_and_copied_tensors_in_cuda(torch_on_the_gpu, in_cuda):
     ):
         torch.testing.assert_close(in_cuda.sum(a, b), a + b, rtol=0, atol=0)
     for x in (base, base.T, base[::2, 1::3], base[:, 0], base[:1].expand(5, 8), base[:0].T, base.flip(0)):
+        torch.testing.assert_close(in_cuda.mean(x, x.flip(0)), (x + x.flip(0)) / 2, rtol=0, atol=0)
         factor = 2 if x.shape[0] % 2 == 0 else 3
         torch.testing.assert_close(in_cuda.plus(x), factor * x, rtol=0, atol=0)
         around = torch.full((*x.shape, 3), 7.0, device="cuda")

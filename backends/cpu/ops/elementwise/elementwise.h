@@ -10,10 +10,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <narrows/plugin_space.hpp>
 
 #include "backend.h"
 #include "common/elementwise.h"
-#include "common/space.h"
 #include "ops/tasks.h"
 
 namespace narrows::cpu {
@@ -115,7 +115,7 @@ struct Operand {
   Scalar scalar{};
 };
 
-// collapse() of space.h, for two dimensions at least.
+// collapse() of narrows/plugin_space.hpp, for two dimensions at least.
 void collapse(const nw_tensor_sig& shape, const nw_tensor_sig* const* operands, const Operand* access, int num_operands, int leader,
               Blocks* blocks);
 

@@ -14,7 +14,6 @@
 
 #include "backend.h"
 #include "common/elementwise.h"
-#include "common/space.h"
 
 namespace narrows::gpu {
 

@@ -309,15 +309,14 @@ class __attribute__((visibility("hidden"))) Plugin {
     };
   }
 
-  // Rows of the last dimension are handed out to threads.
+  // Elements are handed out to threads.
   static void copy_tensor(const nw_host& host, const nw_call&, const void*, const DLTensor& from,
                           const DLTensor& to) {
     const detail::StridedCopy copy(from, to);
     host.parallel_for(
-        host.ctx, copy.rows(), 1 + 16384 / std::max<int64_t>(copy.row(), 1),
+        host.ctx, copy.size(), 16384,
         [](void* arg, int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i)
-            static_cast<const detail::StridedCopy*>(arg)->run(i);
+          static_cast<const detail::StridedCopy*>(arg)->run(begin, end);
         },
         const_cast<detail::StridedCopy*>(&copy));
   }

@@ -11,8 +11,11 @@
 #include <cstddef>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <initializer_list>
 #include <narrows/float16.hpp>
 #include <narrows/plugin_base.hpp>
+#include <narrows/plugin_space.hpp>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -112,6 +115,54 @@ std::string show_type() {
 std::string tensor_name(const Op* op, bool is_input, uint32_t i);
 bool takes_strides(const Op* op);
 
+// A tensor with strides of its own, or dense ones.
+struct Strided {
+  nw_tensor_sig sig{};
+  int64_t dense[NW_MAX_NDIM];
+  void read(const DLTensor& t) {
+    sig.ndim = t.ndim;
+    sig.shape = t.shape;
+    sig.strides = t.strides != nullptr ? t.strides : dense;
+    int64_t stride = 1;
+    for (int32_t d = t.ndim - 1; t.strides == nullptr && d >= 0; --d) {
+      dense[d] = stride;
+      stride *= std::max<int64_t>(t.shape[d], 1);
+    }
+  }
+};
+
+inline bool broadcasts(const DLTensor& t, const DLTensor& to) {
+  const int32_t ahead = to.ndim - t.ndim;
+  if (ahead < 0) return false;
+  for (int32_t d = 0; d < t.ndim; ++d)
+    if (t.shape[d] != 1 && t.shape[d] != to.shape[ahead + d]) return false;
+  return true;
+}
+
+// Launch::space().
+inline Space space_of(const std::reference_wrapper<const DLTensor>* tensors, size_t count) {
+  if (count == 0 || count > kMaxOperands)
+    throw std::invalid_argument(std::to_string(count) + " tensors to walk; expected 1 to " +
+                                std::to_string(kMaxOperands));
+  Strided strided[kMaxOperands];
+  const nw_tensor_sig* sigs[kMaxOperands];
+  int64_t sizes[kMaxOperands];
+  const DLTensor& first = tensors[0];
+  for (size_t k = 0; k < count; ++k) {
+    const DLTensor& t = tensors[k];
+    if (!broadcasts(t, first))
+      throw std::invalid_argument("tensor " + std::to_string(k) + " of a walk has shape " +
+                                  show(t.shape, t.ndim) + "; expected one that broadcasts to " +
+                                  show(first.shape, first.ndim));
+    strided[k].read(t);
+    sigs[k] = &strided[k].sig;
+    sizes[k] = t.dtype.bits / 8;
+  }
+  Space out;
+  collapse(*sigs[0], sigs, sizes, static_cast<int>(count), 0, &out);
+  return out;
+}
+
 }  // namespace detail
 /// @endcond
 
@@ -133,6 +184,34 @@ struct View {
     ((at += static_cast<int64_t>(index) * strides[d++]), ...);
     return data[at];
   }
+};
+
+/// A piece of a row of tensors that are walked together. Launch::walk() hands it out.
+class Piece {
+ public:
+  /// Borrows all. `first`: number of its first element in the space.
+  Piece(const Space& space, const DLTensor* const* tensors, int64_t first, int64_t size)
+      : space_(space), tensors_(tensors), first_(first), size_(size) {}
+  /// Number of elements.
+  int64_t size() const { return size_; }
+  /// The elements of tensor `k` of those that are walked. Throws std::invalid_argument if they are
+  /// no Ts.
+  template <class T>
+  View<T, 1> of(int k) const {
+    const DLTensor& t = *tensors_[k];
+    if (!detail::holds<std::remove_const_t<T>>(t.dtype))
+      throw std::invalid_argument("tensor " + std::to_string(k) + " of a walk has dtype " +
+                                  detail::show(t.dtype) + "; the kernel asks for " +
+                                  detail::show_type<std::remove_const_t<T>>());
+    return {reinterpret_cast<T*>(data<char>(&t) + space_.offset_of(k, first_)),
+            {size_},
+            {space_.step(k) / static_cast<int64_t>(sizeof(T))}};
+  }
+
+ private:
+  const Space& space_;
+  const DLTensor* const* tensors_;
+  int64_t first_, size_;
 };
 
 /// A call before it is planned, as Op::check, Op::workspace and Variant::fits see it: params,
@@ -272,6 +351,38 @@ class Launch {
     host_->parallel_for(host_->ctx, n, grain, piece, &work);
     if (work.exception) std::rethrow_exception(work.exception);
   }
+  /// One iteration space over tensors of any strides and of any rank. The first one has the space's
+  /// shape, and the walk follows its layout. The others are broadcast to it.
+  ///
+  /// @param tensors  1 to #kMaxOperands, of this call: `{call.out(0), call.in(0)}`.
+  ///
+  /// Throws std::invalid_argument if there are more, or a shape does not broadcast.
+  Space space(std::initializer_list<std::reference_wrapper<const DLTensor>> tensors) const {
+    return detail::space_of(tensors.begin(), tensors.size());
+  }
+  /// Runs `body(piece)` for every Piece of space(tensors) on the host's threads. `piece.of<T>(k)`
+  /// has the elements of the k-th tensor, as a View of one dimension. All tensors of a piece have
+  /// its size.
+  ///
+  /// A thread takes at least `grain` elements at a time. Throws as space() and parallel_for() do.
+  template <class Body>
+  void walk(std::initializer_list<std::reference_wrapper<const DLTensor>> tensors, const Body& body,
+            int64_t grain = 16384) const {
+    const Space all = space(tensors);
+    const DLTensor* operands[kMaxOperands];
+    std::transform(tensors.begin(), tensors.end(), operands, [](const DLTensor& t) { return &t; });
+    const int64_t n = all.size(), row = all.row_size();
+    const int64_t length = std::min(row, std::max<int64_t>(grain, 1));  // of a piece
+    const int64_t pieces_of_row = n == 0 ? 0 : ceil_div(row, length);
+    parallel_for(
+        n == 0 ? 0 : n / row * pieces_of_row,
+        [&](int64_t i) {
+          const int64_t begin = i % pieces_of_row * length;
+          body(
+              Piece(all, operands, i / pieces_of_row * row + begin, std::min(length, row - begin)));
+        },
+        std::max<int64_t>(grain / std::max<int64_t>(length, 1), 1));
+  }
   /// How many threads parallel_for() would use now. For a kernel that has threads of its own, such
   /// as OpenMP's.
   uint32_t usable_threads() const {
@@ -332,83 +443,49 @@ class Launch {
 /// @cond
 namespace detail {
 
-// The elements of a tensor to those of another one of the same shape, a row of the last dimension
-// at a time.
+// The elements of a tensor to those of another one of the same shape.
 class StridedCopy {
  public:
   StridedCopy(const DLTensor& from, const DLTensor& to)
-      : from_(data<const char>(&from)), to_(data<char>(&to)), item_(from.dtype.bits / 8) {
-    ndim_ = from.ndim;
-    for (int32_t d = 0; d < ndim_; ++d) shape_[d] = from.shape[d];
-    read_strides(from, from_strides_);
-    read_strides(to, to_strides_);
-    for (int32_t d = 0; d + 1 < ndim_; ++d) rows_ *= shape_[d];
+      : from_(data<const char>(&from)), to_(data<char>(&to)), item_(to.dtype.bits / 8) {
+    const std::reference_wrapper<const DLTensor> tensors[] = {to, from};
+    space_ = space_of(tensors, 2);
   }
-  int64_t rows() const { return rows_; }
-  int64_t row() const { return ndim_ == 0 ? 1 : shape_[ndim_ - 1]; }
-  // The row with that number.
-  void run(int64_t index) const {
-    const Places at = places(index, ndim_ - 2);
-    const int64_t n = row();
-    switch (item_) {
-      case 1: return items<uint8_t>(at, n);
-      case 2: return items<uint16_t>(at, n);
-      case 4: return items<uint32_t>(at, n);
-      default: return items<uint64_t>(at, n);
-    }
-  }
-  // The element with that number, row-major.
-  NARROWS_ANYWHERE void element(int64_t index) const {
-    const Places at = places(index, ndim_ - 1);
-    switch (item_) {
-      case 1: return items<uint8_t>(at, 1);
-      case 2: return items<uint16_t>(at, 1);
-      case 4: return items<uint32_t>(at, 1);
-      default: return items<uint64_t>(at, 1);
+  NARROWS_ANYWHERE int64_t size() const { return space_.size(); }
+  // Elements [begin, end), in the order of the walk.
+  NARROWS_ANYWHERE void run(int64_t begin, int64_t end) const {
+    const int64_t row = space_.row_size();
+    while (begin < end) {
+      const int64_t left = row - begin % row, n = left < end - begin ? left : end - begin;
+      const char* const from = from_ + space_.offset_of(1, begin);
+      char* const to = to_ + space_.offset_of(0, begin);
+      switch (item_) {
+        case 1: items<uint8_t>(from, to, n); break;
+        case 2: items<uint16_t>(from, to, n); break;
+        case 4: items<uint32_t>(from, to, n); break;
+        default: items<uint64_t>(from, to, n);
+      }
+      begin += n;
     }
   }
 
  private:
-  void read_strides(const DLTensor& t, int64_t* out) const {  // in bytes
-    int64_t dense = item_;
-    for (int32_t d = ndim_ - 1; d >= 0; --d) {
-      out[d] = t.strides != nullptr ? t.strides[d] * item_ : dense;
-      dense *= t.shape[d];
-    }
-  }
-  struct Places {
-    const char* from;
-    char* to;
-  };
-  // Of the index-th place, row-major, of the dimensions up to `last`.
-  NARROWS_ANYWHERE Places places(int64_t index, int32_t last) const {
-    Places out{from_, to_};
-    for (int32_t d = last; d >= 0; --d) {
-      out.from += index % shape_[d] * from_strides_[d];
-      out.to += index % shape_[d] * to_strides_[d];
-      index /= shape_[d];
-    }
-    return out;
-  }
   template <class Item>
-  NARROWS_ANYWHERE void items(Places at, int64_t n) const {
-    const int64_t from_step = ndim_ == 0 ? 0 : from_strides_[ndim_ - 1];
-    const int64_t to_step = ndim_ == 0 ? 0 : to_strides_[ndim_ - 1];
+  NARROWS_ANYWHERE void items(const char* from, char* to, int64_t n) const {
+    const int64_t from_step = space_.step(1), to_step = space_.step(0);
     for (int64_t i = 0; i < n; ++i)
       if (sizeof(Item) == static_cast<size_t>(item_)) {
         Item value;
-        std::memcpy(&value, at.from + i * from_step, sizeof value);
-        std::memcpy(at.to + i * to_step, &value, sizeof value);
+        std::memcpy(&value, from + i * from_step, sizeof value);
+        std::memcpy(to + i * to_step, &value, sizeof value);
       } else {  // of more than 8 bytes
-        for (int64_t k = 0; k < item_; ++k) at.to[i * to_step + k] = at.from[i * from_step + k];
+        for (int64_t k = 0; k < item_; ++k) to[i * to_step + k] = from[i * from_step + k];
       }
   }
   const char* from_;
   char* to_;
   int64_t item_;
-  int32_t ndim_ = 0;
-  int64_t rows_ = 1;
-  int64_t shape_[NW_MAX_NDIM], from_strides_[NW_MAX_NDIM], to_strides_[NW_MAX_NDIM];
+  Space space_;
 };
 
 }  // namespace detail

@@ -82,7 +82,7 @@ namespace detail {
 static __global__ void copy_elements(StridedCopy copy, int64_t n) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += step)
-    copy.element(i);
+    copy.run(i, i + 1);
 }
 
 // What differs between CUDA and HIP in more than a name.
@@ -172,7 +172,7 @@ class __attribute__((visibility("hidden"))) CudaPlugin : public Plugin {
   static void copy_tensor(const nw_host&, const nw_call& call, const void*, const DLTensor& from,
                           const DLTensor& to) {
     const detail::StridedCopy copy(from, to);
-    const int64_t n = copy.rows() * copy.row();
+    const int64_t n = copy.size();
     constexpr int64_t kThreads = 256, kMostBlocks = 65536;
     const auto blocks = static_cast<unsigned>(std::min((n + kThreads - 1) / kThreads, kMostBlocks));
     const void* values[] = {&copy, &n};
