@@ -249,6 +249,56 @@ def test_params_optional_tensors_and_a_carried_axis():
     assert body(f)[1] == "block y(vi: C(n) = i):"
 
 
+def running_sum(first, carries):
+    @T.prim_func
+    def f(x: T.Buffer(("m", "n"), F32), y: T.Buffer(("m", "n"), F32)):
+        m, n = x.shape
+        for i, j in T.grid(m, n):
+            with T.block("y"):
+                vi = T.axis.spatial(m, i)
+                vj = T.axis.scan(n, j)
+                y[vi, vj] = x[vi, vj] + T.if_then_else(vj > first, y[vi, T.max(vj - carries, 0)], 0.0)
+
+    return f
+
+
+def test_a_running_sum_is_an_output_where_it_reads_what_it_stored():
+    assert "y: out f32[m, n]" in running_sum(0, 1).text
+    x = np.arange(24, dtype=F32).reshape(4, 6)
+    np.testing.assert_array_equal(running_sum(0, 1).build()(x), np.cumsum(x, 1))
+    for first, carries in ((-1, 1), (0, 0)):  # it reads elements that nothing stored before
+        f = running_sum(first, carries)
+        assert "y: inout f32[m, n]" in f.text
+        y = np.ones_like(x)
+        expected = y.copy()
+        for j in range(6):
+            expected[:, j] = x[:, j] + (expected[:, max(j - carries, 0)] if j > first else 0)
+        np.testing.assert_array_equal(f.build()(x, y), expected)
+
+
+def test_extents_are_sums_of_sizes():
+    @T.prim_func
+    def f(x: T.Buffer(("h", "w"), F32), y: T.Buffer(("2 * h", "(w - 3) // 2 + 1"), F32)):
+        for i, j in T.grid(*y.shape):
+            with T.block("y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                y[vi, vj] = x[vi // 2, vj * 2 + 2]
+
+    x = np.arange(21, dtype=F32).reshape(3, 7)
+    np.testing.assert_array_equal(f.build()(x), x.repeat(2, 0)[:, 2::2])
+
+
+@pytest.mark.parametrize(
+    "extent", ["", "n m", "n / 2", "n ** 2", "n.bit_length()", "f(n)", "1.5 * n", "True", "n + 'a'", "3 // 0", "(" * 300, "x\0"]
+)
+def test_an_extent_that_is_no_sum_of_sizes_is_refused(extent):
+    with pytest.raises(ValueError, match=r"argument 'x': an extent: .*; expected an integer, a size by its name, or a sum"):
+
+        @T.prim_func
+        def f(x: T.Buffer((extent,), F32)):
+            pass
+
+
 def test_params_that_are_made_inside():
     @T.prim_func
     def f(x: T.Buffer((8,), F32), y: T.Buffer((8,), F32)):

@@ -411,7 +411,9 @@ def alike(operands: tuple[Any, ...], what: str) -> tuple[Expr, ...]:
         return tuple(as_index(operand, what) for operand in operands)
     typed = [o for o in operands if isinstance(o, Expr) and not (isinstance(o, Number) and o.dtype == INDEX)]
     if not typed:
-        raise TypeError(f"{what}: {', '.join(map(repr, operands))}; expected an expression among them")
+        raise TypeError(
+            f"{what}: {', '.join(map(repr, operands))}; expected a dtype for one of them, as T.float32({operands[0]!r})"
+        )
     dtype = next((o.dtype for o in typed if o.dtype != INDEX), INDEX)
     if dtype == INDEX:  # an index beside a number of floating point
         other = next(o for o in operands if not is_index(o))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -133,7 +134,16 @@ def _argument(recorder: Recorder, parameter: inspect.Parameter, annotation: Any)
     )
 
 
-def _run(function: Callable[..., Any], around: dict[str, Any]) -> str:
+def _function_of(recorder: Recorder) -> PrimFunc:
+    """A running sum reads what it stored before, so its tensor is an output. If it reads an element before any store into that, the
+    tensor is an input, too."""
+    if any(tensor is not None and tensor.is_carried for tensor in recorder.tensors.values()):
+        with contextlib.suppress(ValueError, NotImplementedError):
+            return PrimFunc(_writer.write(recorder, carried="out"))
+    return PrimFunc(_writer.write(recorder))
+
+
+def _run(function: Callable[..., Any], around: dict[str, Any]) -> PrimFunc:
     from narrows.program import script
 
     recorder = Recorder(function.__name__)
@@ -150,7 +160,7 @@ def _run(function: Callable[..., Any], around: dict[str, Any]) -> str:
 
     try:
         record(recorder, run)
-        return _writer.write(recorder)
+        return _function_of(recorder)
     except RecursionError:
         raise SyntaxError(
             f"'{recorder.name}' is run once to record it, and does not end: a function in it calls itself, or an expression has "
@@ -172,5 +182,5 @@ def prim_func(
     outer = frame.f_back.f_locals if frame.f_back is not None else {}  # of a class's body: the function that it stands in
     around = {**outer, **frame.f_locals}
     if function is None:
-        return lambda later: PrimFunc(_run(later, around))
-    return PrimFunc(_run(function, around))
+        return lambda later: _run(later, around)
+    return _run(function, around)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,9 @@ from typing import Any, NoReturn
 from narrows.program import _dtypes, _expressions
 from narrows.program._expressions import Expr, Load, Named, Number, Variable
 
+# What may stand in an extent that is a string.
+_SIGNS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub)
+_OF_EXTENTS = (ast.Expression, ast.BinOp, ast.UnaryOp, ast.Constant, ast.Name, ast.Load, *_SIGNS)
 _SCOPES = {"global": "", "shared": " shared", "shared.dyn": " shared", "local": " local"}
 
 
@@ -24,6 +28,7 @@ class Buffer(Named):
         self.is_optional = False
         self.stores = 0  # how many were recorded: a load that is older than the last one is not what it seems
         self.is_read_first = False
+        self.is_carried = False  # read by the block that stores it first, along an axis whose points run in order
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -178,13 +183,29 @@ class Recorder:
 
     def extent(self, value: Any, what: str) -> Expr:
         if isinstance(value, str):
-            if not value.isidentifier():
-                raise ValueError(f"{what}: {value!r}; expected an integer, or a size by its name")
-            return self.size_named(value)
+            value = self._sizes_in(value, what)
         extent = self.checked(_expressions.as_index(value, what))
         if isinstance(extent, Number) and extent.value < 0:
             raise ValueError(f"{what}: {extent.value}; expected 0 or more")
         return extent
+
+    def _sizes_in(self, text: str, what: str) -> Any:
+        """What a string such as "N" or "(N - 3) // 2 + 1" says of sizes."""
+        wrong = ValueError(f"{what}: {text!r}; expected an integer, a size by its name, or a sum of such with + - * // %")
+        try:
+            tree = ast.parse(text, mode="eval")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise wrong from None
+        nodes = list(ast.walk(tree))
+        if not all(isinstance(node, _OF_EXTENTS) for node in nodes):
+            raise wrong
+        if not all(type(node.value) is int for node in nodes if isinstance(node, ast.Constant)):
+            raise wrong
+        sizes = {node.id: self.size_named(node.id) for node in nodes if isinstance(node, ast.Name)}
+        try:
+            return eval(compile(tree, what, "eval"), {"__builtins__": {}}, sizes)
+        except ZeroDivisionError:
+            raise wrong from None
 
     def size_named(self, name: str) -> Variable:
         for size in self.sizes:
@@ -340,8 +361,11 @@ class Recorder:
         for index in indices:
             self.checked(index)
         for part in [p for e in (stored, *indices) for p in e.walk()]:
-            if isinstance(part, Load):
-                part.buffer.is_read_first = part.buffer.is_read_first or part.buffer.stores == 0
+            if isinstance(part, Load) and part.buffer.stores == 0:
+                if part.buffer is buffer and any(axis.kind == "C" for axis in block.axes):
+                    buffer.is_carried = True
+                else:
+                    part.buffer.is_read_first = True
         buffer.stores += 1
         (block.init if block.is_in_init else block.body).append(Store(buffer, indices, stored))
 

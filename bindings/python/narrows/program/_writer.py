@@ -111,12 +111,20 @@ def _param(param: Variable, dtype: str, default: Any) -> str:
     return f"{param.text()}: param {dtype} = {value[len(dtype) + 1 : -1]}"
 
 
-def write(program: Recorder) -> str:
+def _role(tensor: Buffer, carried: str) -> str:
+    if not tensor.stores:
+        return ""
+    if tensor.is_read_first:
+        return "inout "
+    return f"{carried} " if tensor.is_carried else "out "
+
+
+def write(program: Recorder, carried: str = "inout") -> str:
+    """``carried``: the role of tensors whose block reads them along a carried axis, "out" or "inout"."""
     _name_all(program)
     items = []
     for buffer in _tensors(program):
-        role = "" if not buffer.stores else "inout " if buffer.is_read_first else "out "
-        items.append(buffer.declared(role))
+        items.append(buffer.declared(_role(buffer, carried)))
     items += [_param(*param) for param in program.params]
     lines = [f"program 1 {program.name}({', '.join(items)}):"]
     lines += [f"  alloc {buffer.declared()}" for buffer in program.allocations]
