@@ -17,6 +17,8 @@ import sys
 import time
 from collections.abc import Callable
 
+import harness
+import python_calls
 import torch
 
 from narrows.program import PrimFunc, Schedule
@@ -276,12 +278,12 @@ def main():
             found.append(line)
             print(*(f"{name} {value}" for name, value in line.items()), sep=", ", flush=True)
     if options.table:
+        origin = harness.origin(python_calls.measured("cuda"))
+        columns = [name for name in found[0] if name != "is right"]
         with open(options.table, "w", newline="") as file:
-            writer = csv.DictWriter(
-                file, [name for name in found[0] if name != "is right"], lineterminator="\n", extrasaction="ignore"
-            )
+            writer = csv.DictWriter(file, [*columns, *origin], lineterminator="\n", extrasaction="ignore")
             writer.writeheader()
-            writer.writerows(found)
+            writer.writerows(row | origin for row in found)
     sys.exit(0 if all(line["is right"] for line in found) else 1)
 
 

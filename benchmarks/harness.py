@@ -259,6 +259,12 @@ def commit():
     return described.stdout.strip()
 
 
+def origin(of):
+    """What python_calls.measured() says, as the last columns of a table in docs/internals."""
+    versions = ", ".join(" ".join(pair) for pair in of["versions"].items())
+    return {"machine": f"{of['machine']}, {of['date']}", "versions": versions, "commit": of["commit"]}
+
+
 def key(row):
     return row["name"], row["threads"], row["isa"]
 

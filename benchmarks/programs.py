@@ -24,6 +24,7 @@ import time
 import harness
 import program_times
 import program_tvm
+import python_calls
 
 HERE = pathlib.Path(__file__).resolve().parent
 TEXTS = HERE.parent / "examples/programs"
@@ -324,10 +325,11 @@ def cells(row):
 
 def write_table(path, found):
     """For docs/internals/cpu_speed.md."""
+    origin = harness.origin(python_calls.measured("cpu"))
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["row", "threads", "narrows", "beside", "its time", "ratio", "goal"])
-        writer.writerows(map(cells, found))
+        writer.writerow(["row", "threads", "narrows", "beside", "its time", "ratio", "goal", *origin])
+        writer.writerows([*cells(row), *origin.values()] for row in found)
 
 
 def worker(options):

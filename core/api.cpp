@@ -11,8 +11,8 @@
 #include "core/runtime.h"
 
 using narrows::Backend;
-using narrows::fail;
 using narrows::Failure;
+using narrows::throw_failure;
 
 namespace {
 
@@ -35,7 +35,7 @@ int32_t guarded(nw_error* error, Work&& work) noexcept {
 
 template <class T>
 T& needed(T* pointer, const char* name) {
-  if (pointer == nullptr) fail(NW_INVALID, -1, "%s is NULL; expected a non-NULL pointer", name);
+  if (pointer == nullptr) throw_failure(NW_INVALID, -1, "%s is NULL; expected a non-NULL pointer", name);
   return *pointer;
 }
 
@@ -44,13 +44,13 @@ nw_options complete(const nw_options* given) {
   nw_options options{};
   if (given == nullptr) return options;
   if (given->struct_size < sizeof given->struct_size)
-    fail(NW_INVALID, -1, "nw_options.struct_size is %u; expected sizeof(nw_options)", given->struct_size);
+    throw_failure(NW_INVALID, -1, "nw_options.struct_size is %u; expected sizeof(nw_options)", given->struct_size);
   std::memcpy(&options, given, std::min<size_t>(given->struct_size, sizeof options));
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   for (size_t i = sizeof options; i < given->struct_size; ++i)
     if (bytes[i] != 0)
-      fail(NW_UNSUPPORTED, -1, "nw_options byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i, bytes[i],
-           sizeof options);
+      throw_failure(NW_UNSUPPORTED, -1, "nw_options byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i,
+                    bytes[i], sizeof options);
   return options;
 }
 
@@ -58,7 +58,7 @@ nw_options complete(const nw_options* given) {
 template <class Struct>
 void write_out(Struct* out, const Struct& value, const char* name) {
   const uint32_t size = out->struct_size;
-  if (size < sizeof size) fail(NW_INVALID, -1, "%s.struct_size is %u; expected sizeof(%s)", name, size, name);
+  if (size < sizeof size) throw_failure(NW_INVALID, -1, "%s.struct_size is %u; expected sizeof(%s)", name, size, name);
   std::memcpy(out, &value, std::min<size_t>(size, sizeof value));
   if (size > sizeof value) std::memset(reinterpret_cast<char*>(out) + sizeof value, 0, size - sizeof value);
   out->struct_size = size;
@@ -104,14 +104,15 @@ Backend& copier(nw_runtime& runtime, DLDevice to, DLDevice from) {
   Backend& backend = runtime.serving(device);
   if (other.device_type == kDLCPU) return backend;
   if (other.device_type != device.device_type || &runtime.serving(other) != &backend)
-    fail(NW_UNSUPPORTED, -1, "nw_copy: from %s to %s; expected one side in host memory, or both on devices of one plugin",
-         narrows::show_device(from).c_str(), narrows::show_device(to).c_str());
+    throw_failure(NW_UNSUPPORTED, -1, "nw_copy: from %s to %s; expected one side in host memory, or both on devices of one plugin",
+                  narrows::show_device(from).c_str(), narrows::show_device(to).c_str());
   return backend;
 }
 
 Backend& with_stream(nw_runtime& runtime, DLDevice device, const void* stream) {
   Backend& backend = runtime.serving(device);
-  if (device.device_type == kDLCPU && stream != nullptr) fail(NW_INVALID, -1, "stream = %p; expected NULL on the CPU", stream);
+  if (device.device_type == kDLCPU && stream != nullptr)
+    throw_failure(NW_INVALID, -1, "stream = %p; expected NULL on the CPU", stream);
   return backend;
 }
 
@@ -159,7 +160,7 @@ int32_t nw_backend(nw_runtime* rt, uint32_t index, nw_backend_info* out, nw_erro
   return guarded(error, [&] {
     const std::vector<Backend*> all = needed(rt, "runtime").backends();
     needed(out, "out");
-    if (index >= all.size()) fail(NW_INVALID, -1, "index = %u; there are %zu plugins", index, all.size());
+    if (index >= all.size()) throw_failure(NW_INVALID, -1, "index = %u; there are %zu plugins", index, all.size());
     write_out(out, describe(*rt, *all[index]), "nw_backend_info");
   });
 }
@@ -233,7 +234,7 @@ int32_t nw_infer(nw_runtime* rt, const nw_call* call, nw_spec* outputs, uint32_t
   return guarded(error, [&] {
     const std::vector<nw_spec> specs = narrows::infer(needed(rt, "runtime"), needed(call, "call"));
     if (num_outputs != specs.size())
-      fail(NW_INVALID, -1, "%s: num_outputs = %u; expected %zu", call->op, num_outputs, specs.size());
+      throw_failure(NW_INVALID, -1, "%s: num_outputs = %u; expected %zu", call->op, num_outputs, specs.size());
     std::copy(specs.begin(), specs.end(), &needed(outputs, "outputs"));
   });
 }
@@ -281,13 +282,13 @@ int32_t nw_copy(nw_runtime* rt, DLDevice to, void* dst, DLDevice from, const voi
     Backend& backend = copier(needed(rt, "runtime"), to, from);
     if (size == 0) return;
     if (dst == nullptr || src == nullptr)
-      fail(NW_INVALID, -1, "nw_copy: %s is NULL, and size = %llu; expected memory", dst == nullptr ? "dst" : "src",
-           static_cast<unsigned long long>(size));
+      throw_failure(NW_INVALID, -1, "nw_copy: %s is NULL, and size = %llu; expected memory", dst == nullptr ? "dst" : "src",
+                    static_cast<unsigned long long>(size));
     if (size > PTRDIFF_MAX)
-      fail(NW_INVALID, -1, "nw_copy: size = %llu bytes; expected %lld at most", static_cast<unsigned long long>(size),
-           static_cast<long long>(PTRDIFF_MAX));
+      throw_failure(NW_INVALID, -1, "nw_copy: size = %llu bytes; expected %lld at most", static_cast<unsigned long long>(size),
+                    static_cast<long long>(PTRDIFF_MAX));
     if (backend.table().device_type == kDLCPU && stream != nullptr)
-      fail(NW_INVALID, -1, "nw_copy: stream = %p; expected NULL on the CPU", stream);
+      throw_failure(NW_INVALID, -1, "nw_copy: stream = %p; expected NULL on the CPU", stream);
     backend.copy(to, dst, from, src, size, stream);
   });
 }

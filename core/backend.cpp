@@ -24,8 +24,8 @@ bool has_tail(const void* given, size_t known, size_t size) {
 }
 
 void check_table(const nw_plugin& t) {
-  if (t.name == nullptr || t.name[0] == '\0') fail(NW_INVALID, -1, "the table has no name");
-  if (t.device_type <= 0) fail(NW_INVALID, -1, "device_type = %d; expected a DLDeviceType", t.device_type);
+  if (t.name == nullptr || t.name[0] == '\0') throw_failure(NW_INVALID, -1, "the table has no name");
+  if (t.device_type <= 0) throw_failure(NW_INVALID, -1, "device_type = %d; expected a DLDeviceType", t.device_type);
   const std::pair<const char*, bool> slots[] = {
       {"create", t.create},
       {"destroy", t.destroy},
@@ -43,8 +43,8 @@ void check_table(const nw_plugin& t) {
       {"launch", t.launch},
   };
   for (const auto& [name, present] : slots)
-    if (!present) fail(NW_INVALID, -1, "slot '%s' of the table is NULL", name);
-  if (t.num_ops != 0 && t.ops == nullptr) fail(NW_INVALID, -1, "num_ops = %u, but ops is NULL", t.num_ops);
+    if (!present) throw_failure(NW_INVALID, -1, "slot '%s' of the table is NULL", name);
+  if (t.num_ops != 0 && t.ops == nullptr) throw_failure(NW_INVALID, -1, "num_ops = %u, but ops is NULL", t.num_ops);
 }
 
 // The parts of a built-in op's declaration that a plugin repeats must be the host's.
@@ -62,7 +62,7 @@ void check_builtin(const nw_op& given, const nw_op& known) {
   const Contract checked(merged);  // its names and fields can be read
   const std::string difference = declaration_difference(checked.op, known);
   if (!difference.empty())
-    fail(NW_INVALID, -1, "op '%s' is declared differently from the host: %s", given.name, difference.c_str());
+    throw_failure(NW_INVALID, -1, "op '%s' is declared differently from the host: %s", given.name, difference.c_str());
 }
 
 constexpr const char* kForked = "this process was forked after the device was opened; open it in the child only, or use spawn";
@@ -82,10 +82,10 @@ Backend::Backend(std::string path, int32_t status, std::string reason)
 
 Backend::Backend(std::string path, const nw_plugin& table) : path_(std::move(path)), status_(NW_OK) {
   if (table.struct_size < offsetof(nw_plugin, launch) + sizeof table.launch)
-    fail(NW_INVALID, -1, "the table's struct_size is %u; expected %zu or more", table.struct_size,
-         offsetof(nw_plugin, launch) + sizeof table.launch);
+    throw_failure(NW_INVALID, -1, "the table's struct_size is %u; expected %zu or more", table.struct_size,
+                  offsetof(nw_plugin, launch) + sizeof table.launch);
   if (table.abi_major != NW_ABI_MAJOR)
-    fail(NW_UNSUPPORTED, -1, "built for ABI major %u; this host speaks %d", table.abi_major, NW_ABI_MAJOR);
+    throw_failure(NW_UNSUPPORTED, -1, "built for ABI major %u; this host speaks %d", table.abi_major, NW_ABI_MAJOR);
   table_ = known_part(table);
   check_table(table_);
   set_names(table_);
@@ -104,16 +104,16 @@ Backend::~Backend() {
 }
 
 void Backend::declare(const nw_op* given) {
-  if (given == nullptr) fail(NW_INVALID, -1, "the table's ops hold a NULL");
+  if (given == nullptr) throw_failure(NW_INVALID, -1, "the table's ops hold a NULL");
   if (given->struct_size < offsetof(nw_op, name) + sizeof given->name)
-    fail(NW_INVALID, -1, "an op's struct_size is %u; expected %zu or more", given->struct_size,
-         offsetof(nw_op, name) + sizeof given->name);
+    throw_failure(NW_INVALID, -1, "an op's struct_size is %u; expected %zu or more", given->struct_size,
+                  offsetof(nw_op, name) + sizeof given->name);
   auto op = std::make_unique<nw_op>(known_part(*given));
-  if (op->name == nullptr || op->name[0] == '\0') fail(NW_INVALID, -1, "an op has no name");
+  if (op->name == nullptr || op->name[0] == '\0') throw_failure(NW_INVALID, -1, "an op has no name");
   if (has_tail(given, sizeof(nw_op), given->struct_size))
-    fail(NW_UNSUPPORTED, -1, "op '%s' declares more than this host knows: its nw_op is not 0 past byte %zu", op->name,
-         sizeof(nw_op));
-  if (find_op(op->name) != nullptr) fail(NW_INVALID, -1, "two ops are named '%s'", op->name);
+    throw_failure(NW_UNSUPPORTED, -1, "op '%s' declares more than this host knows: its nw_op is not 0 past byte %zu", op->name,
+                  sizeof(nw_op));
+  if (find_op(op->name) != nullptr) throw_failure(NW_INVALID, -1, "two ops are named '%s'", op->name);
   const char* const* const kernels = op->kernels;
   if (const Contract* builtin = find_builtin(op->name)) {
     check_builtin(*op, builtin->op);
@@ -124,13 +124,13 @@ void Backend::declare(const nw_op* given) {
       return;
     }
     if (!is_own_name(op->name))
-      fail(NW_INVALID, -1, "op '%s' is not named like 'vendor.name/1'%s", op->name,
-           std::strchr(op->name, '.') == nullptr ? ": it has no vendor" : "");
+      throw_failure(NW_INVALID, -1, "op '%s' is not named like 'vendor.name/1'%s", op->name,
+                    std::strchr(op->name, '.') == nullptr ? ": it has no vendor" : "");
     if (is_program_name(op->name))
-      fail(NW_INVALID, -1, "op '%s' is named like a tensor program; '%s' is no vendor", op->name, kProgramPrefix);
+      throw_failure(NW_INVALID, -1, "op '%s' is named like a tensor program; '%s' is no vendor", op->name, kProgramPrefix);
     contracts_.push_back(std::make_unique<Contract>(*op));
     if (op->shape_rule == nullptr && table_.infer == nullptr)
-      fail(NW_INVALID, -1, "op '%s' has no shape_rule, and the table has no infer", op->name);
+      throw_failure(NW_INVALID, -1, "op '%s' has no shape_rule, and the table has no infer", op->name);
   }
   op->kernels = kernels;
   ops_.push_back(op.get());
@@ -168,7 +168,8 @@ void Backend::open(const nw_host& host) {
   check_process();
   std::unique_lock lock(mutex_);
   if (state_ == State::opening && opener_ == std::this_thread::get_id())
-    fail(NW_FAILED, -1, "%s: create() made a call that needs this plugin; expected create() to return first", name_.c_str());
+    throw_failure(NW_FAILED, -1, "%s: create() made a call that needs this plugin; expected create() to return first",
+                  name_.c_str());
   opened_.wait(lock, [&] { return state_ != State::opening; });
   if (state_ == State::open) return;
   if (state_ == State::failed) throw failure_;
@@ -261,7 +262,7 @@ const char* Backend::failure() {
   return failure_.message.c_str();
 }
 
-void Backend::fail_forked() const { fail(NW_UNAVAILABLE, -1, "%s: %s", name_.c_str(), kForked); }
+void Backend::fail_forked() const { throw_failure(NW_UNAVAILABLE, -1, "%s: %s", name_.c_str(), kForked); }
 
 void Backend::after_fork_in_child() {
   new (&opened_) std::condition_variable;                // whoever waited is not here,
@@ -313,16 +314,17 @@ void Backend::stream_wait(int32_t device_id, void* waiter, void* signaler) {
 }
 
 std::vector<nw_spec> Backend::infer(const nw_sig& inputs, uint32_t num_outputs) {
-  if (table_.infer == nullptr) fail(NW_UNSUPPORTED, -1, "%s: the plugin has no infer()", name_.c_str());
+  if (table_.infer == nullptr) throw_failure(NW_UNSUPPORTED, -1, "%s: the plugin has no infer()", name_.c_str());
   std::vector<nw_spec> specs(num_outputs);
   slot("infer", [&](nw_error* error) { return table_.infer(self_, &inputs, specs.data(), num_outputs, error); });
   for (const nw_spec& spec : specs) {
     const bool sane = spec.ndim >= -1 && spec.ndim <= NW_MAX_NDIM &&
                       std::all_of(spec.shape, spec.shape + std::max(spec.ndim, 0), [](int64_t extent) { return extent >= 0; });
     if (!sane)
-      fail(NW_FAILED, -1,
-           "%s: infer() of '%s' gave an output with ndim %d or a negative extent; expected ndim -1 to %d, extents of 0 or more",
-           name_.c_str(), inputs.op, spec.ndim, NW_MAX_NDIM);
+      throw_failure(
+          NW_FAILED, -1,
+          "%s: infer() of '%s' gave an output with ndim %d or a negative extent; expected ndim -1 to %d, extents of 0 or more",
+          name_.c_str(), inputs.op, spec.ndim, NW_MAX_NDIM);
   }
   return specs;
 }

@@ -62,16 +62,16 @@ Names read_way(const nw_op& op, std::string text) {
   const std::string condition = cut(text, "where"), once = cut(text, "once");
   for (const std::string& name : once.empty() ? Names{} : parts_of(once, ','))
     if (!is_tensor(op, name))
-      fail(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' stands behind 'once'; expected the name of a tensor", op.name,
-           op.batch, name.c_str());
+      throw_failure(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' stands behind 'once'; expected the name of a tensor",
+                    op.name, op.batch, name.c_str());
   if (condition.empty()) return parts_of(text, ',');
   const size_t equals = condition.find('=');
   std::string field = condition.substr(0, equals);
   if (!field.empty() && field.back() == '<') field.pop_back();
   if (equals == std::string::npos || !is_integer_field(op, trimmed(field)) || !is_number(trimmed(condition.substr(equals + 1))))
-    fail(NW_INVALID, -1,
-         "op '%s' declares batch '%s': where '%s'; expected 'FIELD = N' or 'FIELD <= N', an integer field of its params", op.name,
-         op.batch, condition.c_str());
+    throw_failure(NW_INVALID, -1,
+                  "op '%s' declares batch '%s': where '%s'; expected 'FIELD = N' or 'FIELD <= N', an integer field of its params",
+                  op.name, op.batch, condition.c_str());
   return parts_of(text, ',');
 }
 
@@ -83,36 +83,38 @@ void check_way(const nw_op& op, const ShapeRule& rule, const Names& way) {
       for (const std::string& name : dims)
         if (has(way, name) && !is_integer_field(op, name)) sizes.push_back(name), ++axes;
       if (axes > 1)
-        fail(NW_INVALID, -1, "op '%s' declares batch '%s': one tensor has two axes in one way; expected one axis at most", op.name,
-             op.batch);
+        throw_failure(NW_INVALID, -1, "op '%s' declares batch '%s': one tensor has two axes in one way; expected one axis at most",
+                      op.name, op.batch);
     }
   for (const std::string& name : way)
     if (name.empty() || (!has(sizes, name) && !is_integer_field(op, name)))
-      fail(NW_INVALID, -1, "op '%s' declares batch '%s': '%s' is no size of its shape rule and no integer field of its params",
-           op.name, op.batch, name.c_str());
+      throw_failure(NW_INVALID, -1,
+                    "op '%s' declares batch '%s': '%s' is no size of its shape rule and no integer field of its params", op.name,
+                    op.batch, name.c_str());
   if (sizes.empty())
-    fail(NW_INVALID, -1, "op '%s' declares batch '%s': expected a size of its shape rule in each way", op.name, op.batch);
+    throw_failure(NW_INVALID, -1, "op '%s' declares batch '%s': expected a size of its shape rule in each way", op.name, op.batch);
 }
 
 // Element-wise: every axis is a batch, and so is a new leading one.
 void check_element_wise(const nw_op& op, const ShapeRule& rule) {
   if (const std::string dims = rule.first_of_fixed_rank(); !dims.empty())
-    fail(NW_INVALID, -1,
-         "op '%s' declares batch '*', and shape rule \"%s\" has %s; expected '...', '*', 'broadcast' or 'like i' alone", op.name,
-         op.shape_rule, dims.c_str());
+    throw_failure(NW_INVALID, -1,
+                  "op '%s' declares batch '*', and shape rule \"%s\" has %s; expected '...', '*', 'broadcast' or 'like i' alone",
+                  op.name, op.shape_rule, dims.c_str());
 }
 
 }  // namespace
 
 void check_batch(const nw_op& op, const ShapeRule* rule) {
   if ((op.flags & NW_OP_BATCHABLE) != 0 && rule != nullptr && !rule->takes_a_leading_dimension())
-    fail(NW_INVALID, -1,
-         "op '%s' has the flag NW_OP_BATCHABLE, and shape rule \"%s\" takes no tensors of one leading dimension more; expected "
-         "'...,' before the dimensions, or an alternative with it, as \"L -> L | B,L -> B,L\"",
-         op.name, op.shape_rule);
+    throw_failure(
+        NW_INVALID, -1,
+        "op '%s' has the flag NW_OP_BATCHABLE, and shape rule \"%s\" takes no tensors of one leading dimension more; expected "
+        "'...,' before the dimensions, or an alternative with it, as \"L -> L | B,L -> B,L\"",
+        op.name, op.shape_rule);
   if (op.batch == nullptr) return;
   if (rule == nullptr)
-    fail(NW_INVALID, -1, "op '%s' declares batch '%s' and no shape rule, whose sizes it names", op.name, op.batch);
+    throw_failure(NW_INVALID, -1, "op '%s' declares batch '%s' and no shape rule, whose sizes it names", op.name, op.batch);
   if (std::strcmp(op.batch, "*") == 0) return check_element_wise(op, *rule);
   for (const std::string& way : parts_of(op.batch, '|')) check_way(op, *rule, read_way(op, way));
 }

@@ -13,44 +13,47 @@ namespace {
 bool is_optional(const char* const* names, uint32_t i) { return names[i][std::strlen(names[i]) - 1] == '?'; }
 
 void check_names(const nw_op& op, const char* const* names, uint32_t count, const char* what) {
-  if (names == nullptr) fail(NW_INVALID, -1, "op '%s' declares no names of %s", op.name, what);
+  if (names == nullptr) throw_failure(NW_INVALID, -1, "op '%s' declares no names of %s", op.name, what);
   for (uint32_t i = 0; i < count; ++i) {
-    if (names[i] == nullptr) fail(NW_INVALID, -1, "op '%s' declares %u %s but only %u names", op.name, count, what, i);
+    if (names[i] == nullptr) throw_failure(NW_INVALID, -1, "op '%s' declares %u %s but only %u names", op.name, count, what, i);
     if (std::strspn(names[i], "?") == std::strlen(names[i]))
-      fail(NW_INVALID, -1, "op '%s': '%s', the name of number %u of its %s, is empty", op.name, names[i], i, what);
+      throw_failure(NW_INVALID, -1, "op '%s': '%s', the name of number %u of its %s, is empty", op.name, names[i], i, what);
   }
   if (names[count] != nullptr)
-    fail(NW_INVALID, -1, "op '%s' declares %u %s but names more, '%s' the next", op.name, count, what, names[count]);
+    throw_failure(NW_INVALID, -1, "op '%s' declares %u %s but names more, '%s' the next", op.name, count, what, names[count]);
   for (uint32_t i = 0; i < count; ++i)
     for (uint32_t j = 0; j < i; ++j)
-      if (std::strcmp(names[i], names[j]) == 0) fail(NW_INVALID, -1, "op '%s' declares two %s named '%s'", op.name, what, names[i]);
+      if (std::strcmp(names[i], names[j]) == 0)
+        throw_failure(NW_INVALID, -1, "op '%s' declares two %s named '%s'", op.name, what, names[i]);
 }
 
 void check_fields(const nw_op& op) {
   uint64_t end = 0;
   for (const nw_param* const* field = op.params; field != nullptr && *field != nullptr; ++field) {
     const nw_param& f = **field;
-    if (f.name == nullptr || f.name[0] == '\0') fail(NW_INVALID, -1, "op '%s' declares a field without a name", op.name);
+    if (f.name == nullptr || f.name[0] == '\0') throw_failure(NW_INVALID, -1, "op '%s' declares a field without a name", op.name);
     if (f.offset < end)
-      fail(NW_INVALID, -1,
-           "op '%s': field '%s' at byte %u; expected fields in the order of their offsets, which begin behind the one before",
-           op.name, f.name, f.offset);
+      throw_failure(
+          NW_INVALID, -1,
+          "op '%s': field '%s' at byte %u; expected fields in the order of their offsets, which begin behind the one before",
+          op.name, f.name, f.offset);
     end = f.offset + uint64_t{f.dtype.bits} * f.dtype.lanes / 8;
     if (end > op.params_size)
-      fail(NW_INVALID, -1, "op '%s': field '%s' ends at byte %llu of params that have %llu", op.name, f.name,
-           static_cast<unsigned long long>(end), static_cast<unsigned long long>(op.params_size));
+      throw_failure(NW_INVALID, -1, "op '%s': field '%s' ends at byte %llu of params that have %llu", op.name, f.name,
+                    static_cast<unsigned long long>(end), static_cast<unsigned long long>(op.params_size));
   }
 }
 
 void check_presence(const Contract& contract, const nw_sig& sig) {
   const nw_op& op = contract.op;
   if (sig.num_inputs > op.max_inputs)
-    fail(NW_INVALID, static_cast<int32_t>(op.max_inputs), "%s: %u inputs, expected at most %u", op.name, sig.num_inputs,
-         op.max_inputs);
+    throw_failure(NW_INVALID, static_cast<int32_t>(op.max_inputs), "%s: %u inputs, expected at most %u", op.name, sig.num_inputs,
+                  op.max_inputs);
   for (uint32_t i = 0; i < op.max_inputs; ++i) {
     if (has_input(sig, i) || is_optional(op.inputs, i)) continue;
     if (i < op.min_inputs || i < sig.num_inputs)
-      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s is absent (NULL); expected a tensor", op.name, input_name(op, i).c_str());
+      throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s is absent (NULL); expected a tensor", op.name,
+                    input_name(op, i).c_str());
   }
 }
 
@@ -60,20 +63,23 @@ void check_dtype_exists(const nw_op& op, const nw_sig& sig, uint32_t i) {
   const std::string name = i < sig.num_inputs ? input_name(op, i) : output_name(op, i - sig.num_inputs);
   const int32_t argument = i < sig.num_inputs ? static_cast<int32_t>(i) : output_argument(i - sig.num_inputs);
   if (t.dtype.code > kDLFloat4_e2m1fn)
-    fail(NW_INVALID, argument, "%s: %s has dtype code %d; expected a DLDataTypeCode (0 to %d)", op.name, name.c_str(), t.dtype.code,
-         kDLFloat4_e2m1fn);
-  if (t.dtype.lanes != 1) fail(NW_INVALID, argument, "%s: %s has %d lanes; expected 1", op.name, name.c_str(), t.dtype.lanes);
+    throw_failure(NW_INVALID, argument, "%s: %s has dtype code %d; expected a DLDataTypeCode (0 to %d)", op.name, name.c_str(),
+                  t.dtype.code, kDLFloat4_e2m1fn);
+  if (t.dtype.lanes != 1)
+    throw_failure(NW_INVALID, argument, "%s: %s has %d lanes; expected 1", op.name, name.c_str(), t.dtype.lanes);
   if (t.dtype.bits == 0 || t.dtype.bits % 8 != 0)
-    fail(NW_INVALID, argument, "%s: %s has %d bits per element; expected whole bytes", op.name, name.c_str(), t.dtype.bits);
+    throw_failure(NW_INVALID, argument, "%s: %s has %d bits per element; expected whole bytes", op.name, name.c_str(),
+                  t.dtype.bits);
 }
 
 void check_dtypes(const nw_op& op, const DLDataType* dtypes, uint32_t count, const char* what) {
   for (uint32_t i = 0; dtypes != nullptr && i < count; ++i) {
     const DLDataType t = dtypes[i];
     if (t.bits == 0 ? t.code != 0 || t.lanes != 0 : t.code > kDLFloat4_e2m1fn || t.lanes != 1 || t.bits % 8 != 0)
-      fail(NW_INVALID, -1,
-           "op '%s': the dtype of number %u of its %s has code %d, %d bits and %d lanes; expected one of whole bytes, or zeros",
-           op.name, i, what, t.code, t.bits, t.lanes);
+      throw_failure(
+          NW_INVALID, -1,
+          "op '%s': the dtype of number %u of its %s has code %d, %d bits and %d lanes; expected one of whole bytes, or zeros",
+          op.name, i, what, t.code, t.bits, t.lanes);
   }
 }
 
@@ -81,8 +87,8 @@ void check_input_dtypes(const nw_op& op, const nw_sig& sig) {
   for (uint32_t i = 0; op.input_dtypes != nullptr && i < sig.num_inputs; ++i) {
     const DLDataType expected = op.input_dtypes[i];
     if (!has_input(sig, i) || expected.bits == 0 || same(sig.tensors[i].dtype, expected)) continue;
-    fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected %s", op.name, input_name(op, i).c_str(),
-         show_dtype(sig.tensors[i].dtype).c_str(), show_dtype(expected).c_str());
+    throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected %s", op.name, input_name(op, i).c_str(),
+                  show_dtype(sig.tensors[i].dtype).c_str(), show_dtype(expected).c_str());
   }
 }
 
@@ -133,14 +139,14 @@ std::string fields_difference(const nw_param* const* a, const nw_param* const* b
 Contract::Contract(const nw_op& declaration) : op(declaration) {
   op.kernels = nullptr;
   if (op.max_inputs < op.min_inputs)
-    fail(NW_INVALID, -1, "op '%s' declares %u inputs at least and %u at most", op.name, op.min_inputs, op.max_inputs);
+    throw_failure(NW_INVALID, -1, "op '%s' declares %u inputs at least and %u at most", op.name, op.min_inputs, op.max_inputs);
   if (op.num_outputs == 0 || op.max_inputs > NW_MAX_TENSORS || op.num_outputs > NW_MAX_TENSORS - op.max_inputs)
-    fail(NW_INVALID, -1, "op '%s' declares %u inputs and %u outputs; expected at least one output and at most %d tensors", op.name,
-         op.max_inputs, op.num_outputs, NW_MAX_TENSORS);
+    throw_failure(NW_INVALID, -1, "op '%s' declares %u inputs and %u outputs; expected at least one output and at most %d tensors",
+                  op.name, op.max_inputs, op.num_outputs, NW_MAX_TENSORS);
   if (op.num_aux > op.num_outputs)
-    fail(NW_INVALID, -1, "op '%s' declares %u auxiliary outputs of %u", op.name, op.num_aux, op.num_outputs);
+    throw_failure(NW_INVALID, -1, "op '%s' declares %u auxiliary outputs of %u", op.name, op.num_aux, op.num_outputs);
   if (op.flags & ~kOpFlags)
-    fail(NW_UNSUPPORTED, -1, "op '%s' declares flags 0x%x; this host knows 0x%x", op.name, op.flags, kOpFlags);
+    throw_failure(NW_UNSUPPORTED, -1, "op '%s' declares flags 0x%x; this host knows 0x%x", op.name, op.flags, kOpFlags);
   check_names(op, op.inputs, op.max_inputs, "inputs");
   check_names(op, op.outputs, op.num_outputs, "outputs");
   check_dtypes(op, op.input_dtypes, op.max_inputs, "inputs");
@@ -191,11 +197,11 @@ std::string declaration_difference(const nw_op& a, const nw_op& b) {
 void check_inputs(const Contract& contract, const nw_sig& sig) {
   const nw_op& op = contract.op;
   if (sig.flags & ~uint32_t{NW_DETERMINISTIC})
-    fail(NW_UNSUPPORTED, -1, "%s: flags 0x%x; this host knows 0x%x", op.name, sig.flags, NW_DETERMINISTIC);
+    throw_failure(NW_UNSUPPORTED, -1, "%s: flags 0x%x; this host knows 0x%x", op.name, sig.flags, NW_DETERMINISTIC);
   check_presence(contract, sig);
   if (sig.params_size > op.params_size)
-    fail(NW_UNSUPPORTED, -1, "%s: params byte %llu is not 0; the op knows %llu bytes and takes only 0 after them", op.name,
-         static_cast<unsigned long long>(sig.params_size - 1), static_cast<unsigned long long>(op.params_size));
+    throw_failure(NW_UNSUPPORTED, -1, "%s: params byte %llu is not 0; the op knows %llu bytes and takes only 0 after them", op.name,
+                  static_cast<unsigned long long>(sig.params_size - 1), static_cast<unsigned long long>(op.params_size));
   for (uint32_t i = 0; i < sig.num_inputs + sig.num_outputs; ++i) check_dtype_exists(op, sig, i);
   check_input_dtypes(op, sig);
   if (contract.check != nullptr) contract.check(sig);
@@ -225,7 +231,7 @@ std::vector<nw_spec> infer_by_rule(const Contract& contract, const nw_sig& sig) 
 void check_outputs(const Contract& contract, const nw_sig& sig, const std::vector<nw_spec>& specs) {
   const nw_op& op = contract.op;
   if (sig.num_outputs != op.num_outputs)
-    fail(NW_INVALID, -1, "%s: %u outputs, expected %u", op.name, sig.num_outputs, op.num_outputs);
+    throw_failure(NW_INVALID, -1, "%s: %u outputs, expected %u", op.name, sig.num_outputs, op.num_outputs);
   for (uint32_t i = 0; i < op.num_outputs; ++i) {
     const std::string name = output_name(op, i);
     const int32_t argument = output_argument(i);
@@ -233,28 +239,30 @@ void check_outputs(const Contract& contract, const nw_sig& sig, const std::vecto
     if (t == nullptr) {
       if (i + op.num_aux >= op.num_outputs || is_optional(op.outputs, i)) continue;
       if (specs[i].ndim < 0)
-        fail(NW_INVALID, argument,
-             "%s: %s has no shape, because the input that gives it is absent; expected that input: %s is declared without '?'",
-             op.name, name.c_str(), name.c_str());
-      fail(NW_INVALID, argument, "%s: %s is NULL; expected a tensor", op.name, name.c_str());
+        throw_failure(
+            NW_INVALID, argument,
+            "%s: %s has no shape, because the input that gives it is absent; expected that input: %s is declared without '?'",
+            op.name, name.c_str(), name.c_str());
+      throw_failure(NW_INVALID, argument, "%s: %s is NULL; expected a tensor", op.name, name.c_str());
     }
     const nw_spec& spec = specs[i];
     if (spec.ndim < 0)
-      fail(NW_INVALID, argument, "%s: %s has no shape, because the input that gives it is absent; expected %s = NULL", op.name,
-           name.c_str(), name.c_str());
+      throw_failure(NW_INVALID, argument, "%s: %s has no shape, because the input that gives it is absent; expected %s = NULL",
+                    op.name, name.c_str(), name.c_str());
     if (!same(t->dtype, spec.dtype))
-      fail(NW_INVALID, argument, "%s: %s has dtype %s; expected %s", op.name, name.c_str(), show_dtype(t->dtype).c_str(),
-           show_dtype(spec.dtype).c_str());
+      throw_failure(NW_INVALID, argument, "%s: %s has dtype %s; expected %s", op.name, name.c_str(), show_dtype(t->dtype).c_str(),
+                    show_dtype(spec.dtype).c_str());
     if (t->ndim != spec.ndim || !std::equal(t->shape, t->shape + t->ndim, spec.shape))
-      fail(NW_INVALID, argument, "%s: %s has shape %s; expected %s", op.name, name.c_str(), show_shape(t->shape, t->ndim).c_str(),
-           show_shape(spec.shape, spec.ndim).c_str());
+      throw_failure(NW_INVALID, argument, "%s: %s has shape %s; expected %s", op.name, name.c_str(),
+                    show_shape(t->shape, t->ndim).c_str(), show_shape(spec.shape, spec.ndim).c_str());
     if (may_overlap_itself(*t))
-      fail(NW_INVALID, argument, "%s: %s of shape %s has strides %s, by which two elements share a place", op.name, name.c_str(),
-           show_shape(t->shape, t->ndim).c_str(), show_shape(t->strides, t->ndim).c_str());
+      throw_failure(NW_INVALID, argument, "%s: %s of shape %s has strides %s, by which two elements share a place", op.name,
+                    name.c_str(), show_shape(t->shape, t->ndim).c_str(), show_shape(t->strides, t->ndim).c_str());
     const bool may_be = contract.inplace.empty() ? (op.flags & NW_OP_INPLACE) != 0 : contract.inplace[i] == t->alias_of;
     if (t->alias_of >= 0 && !may_be)
-      fail(NW_INVALID, argument, "%s: %s is the same memory as %s; this op does not work in place%s", op.name, name.c_str(),
-           input_name(op, static_cast<uint32_t>(t->alias_of)).c_str(), contract.inplace.empty() ? "" : " there");
+      throw_failure(NW_INVALID, argument, "%s: %s is the same memory as %s; this op does not work in place%s", op.name,
+                    name.c_str(), input_name(op, static_cast<uint32_t>(t->alias_of)).c_str(),
+                    contract.inplace.empty() ? "" : " there");
   }
 }
 
@@ -278,14 +286,14 @@ void check_float_inputs(const nw_op& op, const nw_sig& sig) {
     if (!has_input(sig, i)) continue;
     const DLDataType dtype = sig.tensors[i].dtype;
     if (!is_float(dtype))
-      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected float32, float64, float16 or bfloat16", op.name,
-           input_name(op, i).c_str(), show_dtype(dtype).c_str());
+      throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected float32, float64, float16 or bfloat16",
+                    op.name, input_name(op, i).c_str(), show_dtype(dtype).c_str());
     if (first < 0) first = static_cast<int32_t>(i);
     const DLDataType expected = sig.tensors[first].dtype;
     if (!same(dtype, expected))
-      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected %s, the dtype of %s", op.name,
-           input_name(op, i).c_str(), show_dtype(dtype).c_str(), show_dtype(expected).c_str(),
-           input_name(op, static_cast<uint32_t>(first)).c_str());
+      throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected %s, the dtype of %s", op.name,
+                    input_name(op, i).c_str(), show_dtype(dtype).c_str(), show_dtype(expected).c_str(),
+                    input_name(op, static_cast<uint32_t>(first)).c_str());
   }
 }
 

@@ -26,27 +26,28 @@ nw_call complete(const nw_call& given, bool with_outputs = true) {
   } else {
     const size_t needed = offsetof(nw_call, params);
     if (size < needed)
-      fail(NW_INVALID, -1, "nw_call.struct_size is %zu; expected sizeof(nw_call), and never below %zu", size, needed);
+      throw_failure(NW_INVALID, -1, "nw_call.struct_size is %zu; expected sizeof(nw_call), and never below %zu", size, needed);
     std::memset(&call, 0, sizeof call);
     std::memcpy(&call, &given, std::min(size, sizeof call));
     const auto* bytes = reinterpret_cast<const unsigned char*>(&given);
     for (size_t i = sizeof call; i < size; ++i)
       if (bytes[i] != 0)
-        fail(NW_UNSUPPORTED, -1, "nw_call byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i, bytes[i],
-             sizeof call);
+        throw_failure(NW_UNSUPPORTED, -1, "nw_call byte %zu is %d; this library knows %zu bytes and takes only 0 after them", i,
+                      bytes[i], sizeof call);
   }
   if (!with_outputs) {
     call.num_outputs = 0;
     call.outputs = nullptr;
   }
-  if (call.op == nullptr) fail(NW_INVALID, -1, "nw_call.op is NULL; expected the name of an op");
+  if (call.op == nullptr) throw_failure(NW_INVALID, -1, "nw_call.op is NULL; expected the name of an op");
   if (call.num_inputs != 0 && call.inputs == nullptr)
-    fail(NW_INVALID, -1, "%s: inputs is NULL, but num_inputs = %u; expected as many pointers", call.op, call.num_inputs);
+    throw_failure(NW_INVALID, -1, "%s: inputs is NULL, but num_inputs = %u; expected as many pointers", call.op, call.num_inputs);
   if (call.num_outputs != 0 && call.outputs == nullptr)
-    fail(NW_INVALID, -1, "%s: outputs is NULL, but num_outputs = %u; expected as many pointers", call.op, call.num_outputs);
+    throw_failure(NW_INVALID, -1, "%s: outputs is NULL, but num_outputs = %u; expected as many pointers", call.op,
+                  call.num_outputs);
   if (call.num_inputs > NW_MAX_TENSORS || call.num_outputs > NW_MAX_TENSORS - call.num_inputs)
-    fail(NW_INVALID, -1, "%s: %u inputs and %u outputs; expected %d tensors at most", call.op, call.num_inputs, call.num_outputs,
-         NW_MAX_TENSORS);
+    throw_failure(NW_INVALID, -1, "%s: %u inputs and %u outputs; expected %d tensors at most", call.op, call.num_inputs,
+                  call.num_outputs, NW_MAX_TENSORS);
   return call;
 }
 
@@ -71,9 +72,9 @@ class Names final : public TensorNames {
 
 [[noreturn]] void refuse_mixed(const nw_runtime& runtime, const nw_call& call, uint32_t first, uint32_t second) {
   const Names names(runtime, call);
-  fail(NW_INVALID, static_cast<int32_t>(second), "%s: %s lives on %s, and %s on %s; expected one device", call.op,
-       names.tensor(first).c_str(), show_device(tensor_of(call, first)->device).c_str(), names.tensor(second).c_str(),
-       show_device(tensor_of(call, second)->device).c_str());
+  throw_failure(NW_INVALID, static_cast<int32_t>(second), "%s: %s lives on %s, and %s on %s; expected one device", call.op,
+                names.tensor(first).c_str(), show_device(tensor_of(call, first)->device).c_str(), names.tensor(second).c_str(),
+                show_device(tensor_of(call, second)->device).c_str());
 }
 
 bool same_device(DLDevice a, DLDevice b) { return a.device_type == b.device_type && a.device_id == b.device_id; }
@@ -83,8 +84,8 @@ void check_on(const nw_runtime& runtime, const nw_call& call, DLDevice device, u
   const DLDevice at = tensor_of(call, i)->device;
   const Backend* owner = runtime.owner_of_shared(at.device_type);
   if (owner != nullptr && (device.device_type == owner->table().device_type || device.device_type == kDLCPU)) return;
-  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s lives on %s; expected %s, which the call names", call.op,
-       Names(runtime, call).tensor(i).c_str(), show_device(at).c_str(), show_device(device).c_str());
+  throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s lives on %s; expected %s, which the call names", call.op,
+                Names(runtime, call).tensor(i).c_str(), show_device(at).c_str(), show_device(device).c_str());
 }
 
 // Where tensors of several devices, or of pinned or managed memory, are computed.
@@ -122,7 +123,7 @@ DLDevice resolve_device(const nw_runtime& runtime, const nw_call& call) {
     if (!named) return resolve_shared(runtime, call, count);
     check_on(runtime, call, device, i);
   }
-  if (!found) fail(NW_INVALID, -1, "%s: the call has no tensor and names no device; expected nw_call.device", call.op);
+  if (!found) throw_failure(NW_INVALID, -1, "%s: the call has no tensor and names no device; expected nw_call.device", call.op);
   return named || runtime.is_served(device.device_type) ? device : resolve_shared(runtime, call, count);
 }
 
@@ -138,11 +139,11 @@ std::string forced_backend(const nw_runtime& runtime, const nw_call& call, DLDev
     if (backend->name() != name) continue;
     if (backend->table().device_type == device.device_type) return name;
     if (!by_call) return "";
-    fail(NW_INVALID, -1, "%s: backend '%s' serves %s, and the call is on %s", call.op, name.c_str(),
-         show_device({static_cast<DLDeviceType>(backend->table().device_type), 0}).c_str(), show_device(device).c_str());
+    throw_failure(NW_INVALID, -1, "%s: backend '%s' serves %s, and the call is on %s", call.op, name.c_str(),
+                  show_device({static_cast<DLDeviceType>(backend->table().device_type), 0}).c_str(), show_device(device).c_str());
   }
-  fail(NW_INVALID, -1, "%s: unknown backend '%s'%s; loaded: %s", call.op, name.c_str(), by_call ? "" : " (from NARROWS_BACKEND)",
-       loaded.empty() ? "none" : loaded.c_str());
+  throw_failure(NW_INVALID, -1, "%s: unknown backend '%s'%s; loaded: %s", call.op, name.c_str(),
+                by_call ? "" : " (from NARROWS_BACKEND)", loaded.empty() ? "none" : loaded.c_str());
 }
 
 const Contract& contract_of(const nw_runtime& runtime, const nw_call& call) {
@@ -164,9 +165,9 @@ std::vector<Backend*> candidates(const nw_runtime& runtime, const nw_call& call,
       without += (without.empty() ? "" : ", ") + backend->name();
   }
   if (!out.empty()) return out;
-  if (!without.empty() && program) fail(NW_UNSUPPORTED, -1, "%s: %s has no tensor programs", call.op, without.c_str());
-  if (!without.empty()) fail(NW_UNSUPPORTED, -1, "%s: not among the ops of %s", call.op, without.c_str());
-  fail(NW_UNAVAILABLE, -1, "%s: %s", call.op, no_plugin_serves(device).c_str());
+  if (!without.empty() && program) throw_failure(NW_UNSUPPORTED, -1, "%s: %s has no tensor programs", call.op, without.c_str());
+  if (!without.empty()) throw_failure(NW_UNSUPPORTED, -1, "%s: not among the ops of %s", call.op, without.c_str());
+  throw_failure(NW_UNAVAILABLE, -1, "%s: %s", call.op, no_plugin_serves(device).c_str());
 }
 
 // Failure.argument in terms of the call, whose inputs may be more than the signature's: absent ones at the end were stripped. An
@@ -252,7 +253,8 @@ void ask(nw_runtime& runtime, Backend& backend, const nw_sig& sig, void** handle
   const ProgramOp* const program = runtime.find_program(sig.op);
   const char* const* const kernels = program != nullptr ? backend.table().program_kernels : backend.find_op(sig.op)->kernels;
   if (sig.kernel != nullptr && !knows_kernel(kernels, sig.kernel))
-    fail(NW_UNSUPPORTED, -1, "%s: no kernel '%s'; it has: %s", backend.name().c_str(), sig.kernel, kernel_names(kernels).c_str());
+    throw_failure(NW_UNSUPPORTED, -1, "%s: no kernel '%s'; it has: %s", backend.name().c_str(), sig.kernel,
+                  kernel_names(kernels).c_str());
   if (handle != nullptr) *handle = nullptr;
   *info = nw_plan_info{};
   info->struct_size = sizeof *info;
@@ -262,7 +264,7 @@ void ask(nw_runtime& runtime, Backend& backend, const nw_sig& sig, void** handle
     backend.plan(sig, handle, info);
   if ((info->traits & NW_PLAN_NONDETERMINISTIC) != 0 && (sig.flags & NW_DETERMINISTIC) != 0) {
     if (handle != nullptr) backend.plan_free(*handle);
-    fail(NW_UNSUPPORTED, -1, "%s: its kernel is not deterministic, and NW_DETERMINISTIC is set", backend.name().c_str());
+    throw_failure(NW_UNSUPPORTED, -1, "%s: its kernel is not deterministic, and NW_DETERMINISTIC is set", backend.name().c_str());
   }
   info->backend = backend.name().c_str();
 }
@@ -299,15 +301,17 @@ PlanRef find_or_plan(nw_runtime& runtime, const nw_call& call, const Signature& 
 
 void check_stream(const nw_call& call, const Backend& backend) {
   if (backend.table().device_type == kDLCPU && call.stream != nullptr)
-    fail(NW_INVALID, -1, "%s: stream = %p; expected NULL on the CPU, where a call is done when it returns", call.op, call.stream);
+    throw_failure(NW_INVALID, -1, "%s: stream = %p; expected NULL on the CPU, where a call is done when it returns", call.op,
+                  call.stream);
 }
 
 void check_workspace(const nw_call& call, uint64_t needed) {
   if (call.workspace_size < needed)
-    fail(NW_INVALID, -1, "%s: workspace_size = %llu; this plan needs %llu bytes", call.op,
-         static_cast<unsigned long long>(call.workspace_size), static_cast<unsigned long long>(needed));
+    throw_failure(NW_INVALID, -1, "%s: workspace_size = %llu; this plan needs %llu bytes", call.op,
+                  static_cast<unsigned long long>(call.workspace_size), static_cast<unsigned long long>(needed));
   if (reinterpret_cast<uintptr_t>(call.workspace) % NW_WORKSPACE_ALIGN != 0)
-    fail(NW_INVALID, -1, "%s: workspace = %p; expected an address divisible by %d", call.op, call.workspace, NW_WORKSPACE_ALIGN);
+    throw_failure(NW_INVALID, -1, "%s: workspace = %p; expected an address divisible by %d", call.op, call.workspace,
+                  NW_WORKSPACE_ALIGN);
 }
 
 // Memory for one launch, in stream order.
@@ -366,10 +370,11 @@ void check_fits(const nw_plan& plan, const nw_call& call) {
   const DLDevice device = resolve_device(runtime, call);
   const Signature signature(call, device, call.backend, Memory::needed, Names(runtime, call));
   if (!signature.fits(plan.key))
-    fail(NW_INVALID, -1,
-         "%s: the call does not fit the plan, which was made for another op, backend, kernel, flags, device, params, or for "
-         "tensors of another dtype, shape, stride, aliasing or a higher alignment",
-         call.op);
+    throw_failure(
+        NW_INVALID, -1,
+        "%s: the call does not fit the plan, which was made for another op, backend, kernel, flags, device, params, or for "
+        "tensors of another dtype, shape, stride, aliasing or a higher alignment",
+        call.op);
 }
 
 }  // namespace
@@ -390,7 +395,7 @@ void launch(const nw_plan& plan, const nw_call& given) {
   if (!known)
     check_fits(plan, call);
   else if (call.flags != plan.flags)
-    fail(NW_INVALID, -1, "%s: flags are 0x%x beside NW_FITS; expected 0x%x, the plan's", call.op, call.flags, plan.flags);
+    throw_failure(NW_INVALID, -1, "%s: flags are 0x%x beside NW_FITS; expected 0x%x, the plan's", call.op, call.flags, plan.flags);
   const NvtxRange range([&] { return label_of_launch(*plan.runtime, call); });
   launch_checked(plan, call);
 }

@@ -67,7 +67,7 @@ std::string refuse_segments(const File& file, const Elf64_Ehdr& header, uint64_t
 
 }  // namespace
 
-std::string refuse_elf(const std::string& path) {
+std::string elf_error(const std::string& path) {
   const File file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) return format("cannot be opened: %s", strerror(errno));
   struct stat status;

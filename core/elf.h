@@ -7,6 +7,6 @@
 namespace narrows {
 
 // "" when the file may be given to dlopen; else why not, in one line.
-std::string refuse_elf(const std::string& path);
+std::string elf_error(const std::string& path);
 
 }  // namespace narrows

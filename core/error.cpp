@@ -40,7 +40,7 @@ std::string format(const char* text, ...) {
   return out;
 }
 
-void fail(int32_t status, int32_t argument, const char* text, ...) {
+void throw_failure(int32_t status, int32_t argument, const char* text, ...) {
   va_list list;
   va_start(list, text);
   std::string message = format_list(text, list);
@@ -86,7 +86,7 @@ const char* status_name(int32_t status) {
 
 void refuse_slot(int32_t status, const nw_error& error, const std::string& what) {
   if (status < 0 || status > NW_DEVICE_LOST)
-    fail(NW_FAILED, -1, "%s: the plugin returned status %d, which does not exist", what.c_str(), status);
+    throw_failure(NW_FAILED, -1, "%s: the plugin returned status %d, which does not exist", what.c_str(), status);
   const std::string reason(error.message, strnlen(error.message, sizeof error.message));
   throw Failure{status, error.argument, error.native_code, what + ": " + (reason.empty() ? status_name(status) : reason)};
 }

@@ -17,7 +17,7 @@ struct Failure {
 };
 
 std::string format(const char* text, ...) __attribute__((format(printf, 1, 2)));
-[[noreturn]] void fail(int32_t status, int32_t argument, const char* text, ...) __attribute__((format(printf, 3, 4)));
+[[noreturn]] void throw_failure(int32_t status, int32_t argument, const char* text, ...) __attribute__((format(printf, 3, 4)));
 
 // Fills *error unless it is NULL; the message is cut between UTF-8 characters. Returns the status.
 int32_t write_error(nw_error* error, int32_t status, int32_t argument, int64_t native_code, const char* message) noexcept;

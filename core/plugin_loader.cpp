@@ -29,10 +29,10 @@ nw_plugin_query_fn find_query(const std::string& path) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   const bool out_of_memory = errno == ENOMEM;
   if (library == nullptr && out_of_memory)
-    fail(NW_OUT_OF_MEMORY, -1, "out of memory: %s cannot be loaded: %s", path.c_str(), dlerror());
-  if (library == nullptr) fail(NW_UNAVAILABLE, -1, "cannot be loaded: %s", dlerror());
+    throw_failure(NW_OUT_OF_MEMORY, -1, "out of memory: %s cannot be loaded: %s", path.c_str(), dlerror());
+  if (library == nullptr) throw_failure(NW_UNAVAILABLE, -1, "cannot be loaded: %s", dlerror());
   void* const symbol = dlsym(library, NW_PLUGIN_QUERY);
-  if (symbol == nullptr) fail(NW_INVALID, -1, "not a plugin: it does not export %s", NW_PLUGIN_QUERY);
+  if (symbol == nullptr) throw_failure(NW_INVALID, -1, "not a plugin: it does not export %s", NW_PLUGIN_QUERY);
   return reinterpret_cast<nw_plugin_query_fn>(symbol);
 }
 
@@ -59,14 +59,14 @@ const nw_plugin& query(nw_plugin_query_fn function) {
     table = function(NW_ABI_MAJOR, &error);
   } catch (...) {
     const Failure failure = caught(nullptr, NW_PLUGIN_QUERY);
-    fail(failure.status == NW_OUT_OF_MEMORY ? NW_OUT_OF_MEMORY : NW_INVALID, -1, "%s", failure.message.c_str());
+    throw_failure(failure.status == NW_OUT_OF_MEMORY ? NW_OUT_OF_MEMORY : NW_INVALID, -1, "%s", failure.message.c_str());
   }
   if (table != nullptr) return *table;
-  if (error.status == NW_OUT_OF_MEMORY) fail(NW_OUT_OF_MEMORY, -1, "%s: out of memory", NW_PLUGIN_QUERY);
+  if (error.status == NW_OUT_OF_MEMORY) throw_failure(NW_OUT_OF_MEMORY, -1, "%s: out of memory", NW_PLUGIN_QUERY);
   error.message[sizeof error.message - 1] = '\0';
-  if (error.status == NW_INVALID && error.message[0] != '\0') fail(NW_INVALID, -1, "%s", error.message);
-  fail(NW_UNSUPPORTED, -1, "refuses a host of ABI major %d: %s", NW_ABI_MAJOR,
-       error.message[0] != '\0' ? error.message : "it gave no reason");
+  if (error.status == NW_INVALID && error.message[0] != '\0') throw_failure(NW_INVALID, -1, "%s", error.message);
+  throw_failure(NW_UNSUPPORTED, -1, "refuses a host of ABI major %d: %s", NW_ABI_MAJOR,
+                error.message[0] != '\0' ? error.message : "it gave no reason");
 }
 
 // The plugins in a folder; an errno. Not by std::filesystem, whose iterator ends the process where memory runs out.
@@ -86,8 +86,8 @@ int find_files(const std::string& folder, std::vector<std::string>& files) {
 std::unique_ptr<Backend> load_plugin(const std::string& path) {
   const nw_plugin* table = nullptr;
   try {
-    const std::string reason = refuse_elf(path);
-    if (!reason.empty()) fail(NW_INVALID, -1, "%s", reason.c_str());
+    const std::string reason = elf_error(path);
+    if (!reason.empty()) throw_failure(NW_INVALID, -1, "%s", reason.c_str());
     table = &query(find_query(path));
     return std::make_unique<Backend>(path, *table);
   } catch (const Failure& failure) {

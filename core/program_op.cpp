@@ -97,11 +97,12 @@ void ProgramOp::differentiate_by(const ProgramOp& backward) {
   const nw_op& op = backward.contract_->op;
   const size_t inputs = input_names_.size(), outputs = output_names_.size();
   if (op.max_inputs != 2 * outputs + inputs || op.num_outputs != inputs)
-    fail(NW_INVALID, -1,
-         "program '%s': backward '%s' takes %u inputs and gives %u outputs; expected %zu, the gradient of each output, each input "
-         "and "
-         "each output, and %zu, the gradient of each input",
-         program_.name.c_str(), op.name, op.max_inputs, op.num_outputs, 2 * outputs + inputs, inputs);
+    throw_failure(
+        NW_INVALID, -1,
+        "program '%s': backward '%s' takes %u inputs and gives %u outputs; expected %zu, the gradient of each output, each input "
+        "and "
+        "each output, and %zu, the gradient of each input",
+        program_.name.c_str(), op.name, op.max_inputs, op.num_outputs, 2 * outputs + inputs, inputs);
   for (size_t i = 0; i < outputs; ++i) {
     backward.require_input(i, output_dtypes_[i], "the gradient of output", output_names_[i]);
     backward.require_input(outputs + inputs + i, output_dtypes_[i], "output", output_names_[i]);
@@ -120,8 +121,9 @@ void ProgramOp::differentiate_by(const ProgramOp& backward) {
 void ProgramOp::require(const std::string& tensor, DLDataType found, DLDataType expected, const char* role,
                         const std::string& of) const {
   if (same(found, expected)) return;
-  fail(NW_INVALID, -1, "backward '%s': '%s' is of %s; expected %s, for it is %s '%s': a tensor and its gradient have one dtype",
-       name_.c_str(), tensor.c_str(), show_dtype(found).c_str(), show_dtype(expected).c_str(), role, of.c_str());
+  throw_failure(NW_INVALID, -1,
+                "backward '%s': '%s' is of %s; expected %s, for it is %s '%s': a tensor and its gradient have one dtype",
+                name_.c_str(), tensor.c_str(), show_dtype(found).c_str(), show_dtype(expected).c_str(), role, of.c_str());
 }
 void ProgramOp::require_input(size_t input, DLDataType expected, const char* role, const std::string& of) const {
   require(input_names_[input], input_dtypes_[input], expected, role, of);
@@ -150,8 +152,8 @@ void ProgramOp::schedule(const std::string& backend, std::shared_ptr<const std::
 std::string ProgramOp::read_schedule(const std::string& text) const {
   const program::Program scheduled = program::parse(text);
   if (program::print_header(scheduled) != program::print_header(program_))
-    fail(NW_INVALID, -1, "the schedule of %s is of another program: it begins with\n%s\nexpected\n%s", name_.c_str(),
-         program::print_header(scheduled).c_str(), program::print_header(program_).c_str());
+    throw_failure(NW_INVALID, -1, "the schedule of %s is of another program: it begins with\n%s\nexpected\n%s", name_.c_str(),
+                  program::print_header(scheduled).c_str(), program::print_header(program_).c_str());
   return program::print(scheduled);
 }
 

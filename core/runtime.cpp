@@ -20,8 +20,8 @@
 using narrows::Backend;
 using narrows::Contract;
 using narrows::declaration_difference;
-using narrows::fail;
 using narrows::format;
+using narrows::throw_failure;
 
 namespace {
 
@@ -72,8 +72,8 @@ nw_runtime::nw_runtime(const nw_options& options)
 const int nw_runtime::handles_fork_ = pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 
 nw_runtime* nw_runtime::create(const nw_options& options) {
-  if (options.flags != 0) fail(NW_UNSUPPORTED, -1, "nw_options.flags = 0x%x; this library knows none", options.flags);
-  if (handles_fork_ != 0) fail(NW_OUT_OF_MEMORY, -1, "out of memory: pthread_atfork: error %d", handles_fork_);
+  if (options.flags != 0) throw_failure(NW_UNSUPPORTED, -1, "nw_options.flags = 0x%x; this library knows none", options.flags);
+  if (handles_fork_ != 0) throw_failure(NW_OUT_OF_MEMORY, -1, "out of memory: pthread_atfork: error %d", handles_fork_);
   {
     const std::lock_guard lock(registry_mutex);
     narrows::builtins();  // now, so that no fork finds them half made
@@ -112,14 +112,14 @@ nw_runtime::~nw_runtime() {
 }
 
 void nw_runtime::load(const std::string& path) {
-  if (path.empty() || path[0] != '/') fail(NW_INVALID, -1, "nw_load: '%s' is not an absolute path", path.c_str());
+  if (path.empty() || path[0] != '/') throw_failure(NW_INVALID, -1, "nw_load: '%s' is not an absolute path", path.c_str());
   std::optional<narrows::Failure> refusal = add(narrows::load_plugin(path), true);
   cache_->clear();  // the plugin may serve calls that were planned without it
   if (refusal) throw narrows::Failure(std::move(*refusal));
 }
 
 void nw_runtime::load_behind(const std::string& path) {
-  if (path.empty() || path[0] != '/') fail(NW_INVALID, -1, "nw_load_behind: '%s' is not an absolute path", path.c_str());
+  if (path.empty() || path[0] != '/') throw_failure(NW_INVALID, -1, "nw_load_behind: '%s' is not an absolute path", path.c_str());
   std::unique_ptr<Backend> found = narrows::load_plugin(path);
   const std::string file = path.substr(path.rfind('/') + 1);
   if (found->accepted() && file != "narrows_" + found->name() + ".so") {
@@ -237,8 +237,8 @@ uint32_t nw_runtime::choose_capacity(uint32_t asked_for) const {
 
 void nw_runtime::set_num_threads(int64_t num_threads) {
   if (num_threads < 1 || num_threads > pool_.capacity())
-    fail(NW_INVALID, -1, "num_threads = %lld; expected 1 to %u, the threads that the runtime was made with",
-         static_cast<long long>(num_threads), pool_.capacity());
+    throw_failure(NW_INVALID, -1, "num_threads = %lld; expected 1 to %u, the threads that the runtime was made with",
+                  static_cast<long long>(num_threads), pool_.capacity());
   pool_.set_num_threads(static_cast<uint32_t>(num_threads));
 }
 
@@ -318,12 +318,13 @@ void nw_runtime::refuse_unknown_op(const char* op) const {
   const std::string hint = function.empty() ? narrows::did_you_mean(op, known) : "; did you mean " + function + "?";
   const std::string folders = searched_.empty() ? "no folder (NARROWS_PLUGIN_PATH is empty)" : searched_;
   if (narrows::is_program_name(op))
-    fail(NW_INVALID, -1, "unknown op '%s'%s%s no program of that name was loaded", op, hint.c_str(), hint.empty() ? ";" : "");
+    throw_failure(NW_INVALID, -1, "unknown op '%s'%s%s no program of that name was loaded", op, hint.c_str(),
+                  hint.empty() ? ";" : "");
   if (std::strchr(op, '.') != nullptr)  // a plugin's
-    fail(NW_INVALID, -1, "unknown op '%s'%s%s no loaded plugin declares it. Plugins were looked for in %s%s", op, hint.c_str(),
-         hint.empty() ? ";" : "", folders.c_str(), refused_files().c_str());
-  fail(NW_INVALID, -1, "unknown op '%s'%s%s built in: %s; no loaded plugin declares it", op, hint.c_str(), hint.empty() ? ";" : "",
-       builtin.c_str());
+    throw_failure(NW_INVALID, -1, "unknown op '%s'%s%s no loaded plugin declares it. Plugins were looked for in %s%s", op,
+                  hint.c_str(), hint.empty() ? ";" : "", folders.c_str(), refused_files().c_str());
+  throw_failure(NW_INVALID, -1, "unknown op '%s'%s%s built in: %s; no loaded plugin declares it", op, hint.c_str(),
+                hint.empty() ? ";" : "", builtin.c_str());
 }
 
 Backend* nw_runtime::owner_of_shared(int32_t device_type) const {
@@ -341,7 +342,7 @@ Backend& nw_runtime::serving(DLDevice device) {
   place = {};
   while (Backend* backend = next_usable(place))  // why the first of them does not
     if (backend->table().device_type == device.device_type) throw backend->missing_device(host_, device);
-  fail(NW_UNAVAILABLE, -1, "%s", narrows::no_plugin_serves(device).c_str());
+  throw_failure(NW_UNAVAILABLE, -1, "%s", narrows::no_plugin_serves(device).c_str());
 }
 
 Backend& nw_runtime::describing(DLDevice device) {

@@ -5,15 +5,16 @@
 #include "core/program_op.h"
 #include "core/runtime.h"
 
-using narrows::fail;
 using narrows::ProgramOp;
 using narrows::ProgramTexts;
+using narrows::throw_failure;
 
 const nw_op& nw_runtime::load_program(const std::string& text, const char* backward) {
   const ProgramOp* gradient = nullptr;
   if (backward != nullptr) {
     gradient = find_program(backward);
-    if (gradient == nullptr) fail(NW_INVALID, -1, "backward = '%s'; expected the op of a program that was loaded before", backward);
+    if (gradient == nullptr)
+      throw_failure(NW_INVALID, -1, "backward = '%s'; expected the op of a program that was loaded before", backward);
   }
   auto made = std::make_unique<ProgramOp>(text, gradient);  // without the lock: a text may be long
   const std::lock_guard lock(mutex_);
@@ -21,16 +22,16 @@ const nw_op& nw_runtime::load_program(const std::string& text, const char* backw
   // One that is there stays: what was given out lives as long as the runtime.
   const ProgramOp& known = *programs_.try_emplace(name, std::move(made)).first->second;
   if (known.text() != canonical)
-    fail(NW_INVALID, -1, "the digest of this program gives it the name '%s', which another program has", name.c_str());
+    throw_failure(NW_INVALID, -1, "the digest of this program gives it the name '%s', which another program has", name.c_str());
   return known.contract().op;
 }
 
 void nw_runtime::schedule_program(const std::string& op, const std::string& backend, const char* scheduled) {
   const ProgramOp* const known = find_program(op);
-  if (known == nullptr) fail(NW_INVALID, -1, "op = '%s'; expected that of a program that was loaded before", op.c_str());
+  if (known == nullptr) throw_failure(NW_INVALID, -1, "op = '%s'; expected that of a program that was loaded before", op.c_str());
   const auto all = backends();
   if (std::none_of(all.begin(), all.end(), [&](const narrows::Backend* each) { return each->name() == backend; }))
-    fail(NW_INVALID, -1, "backend = '%s'; expected the name of a plugin that was found", backend.c_str());
+    throw_failure(NW_INVALID, -1, "backend = '%s'; expected the name of a plugin that was found", backend.c_str());
   std::shared_ptr<const std::string> text;
   if (scheduled != nullptr) text = std::make_shared<const std::string>(known->read_schedule(scheduled));
   {

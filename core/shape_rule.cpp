@@ -82,7 +82,9 @@ class ExpressionParser {
   }
 
  private:
-  [[noreturn]] void bad(const char* what) const { fail(NW_INVALID, -1, "%s at position %zu of '%s'", what, at_, text_.c_str()); }
+  [[noreturn]] void bad(const char* what) const {
+    throw_failure(NW_INVALID, -1, "%s at position %zu of '%s'", what, at_, text_.c_str());
+  }
   void skip_space() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
   }
@@ -170,10 +172,10 @@ Dims parse_dims(const std::string& text) {
     if (part == kLeading && !out.leading && out.named.empty())
       out.leading = true;
     else if (part == kLeading)
-      fail(NW_INVALID, -1, "'%s' has a '...' that is not its first dimension", text.c_str());
+      throw_failure(NW_INVALID, -1, "'%s' has a '...' that is not its first dimension", text.c_str());
     else
       out.named.push_back(ExpressionParser(part).parse());
-  if (out.named.size() > NW_MAX_NDIM) fail(NW_INVALID, -1, "'%s' has more than %d dimensions", text.c_str(), NW_MAX_NDIM);
+  if (out.named.size() > NW_MAX_NDIM) throw_failure(NW_INVALID, -1, "'%s' has more than %d dimensions", text.c_str(), NW_MAX_NDIM);
   return out;
 }
 
@@ -193,7 +195,7 @@ ShapeRule::Output parse_output(const std::string& text, uint32_t max_inputs) {
   if (text == "broadcast") return {'b', 0, {}};
   if (text.rfind("like ", 0) == 0) {
     const Expression index = ExpressionParser(strip(text.substr(5))).parse();
-    if (index.kind != 'n' || index.number >= max_inputs) fail(NW_INVALID, -1, "'%s' names no input", text.c_str());
+    if (index.kind != 'n' || index.number >= max_inputs) throw_failure(NW_INVALID, -1, "'%s' names no input", text.c_str());
     return {'l', static_cast<uint32_t>(index.number), {}};
   }
   return {'d', 0, parse_dims(text)};
@@ -208,12 +210,12 @@ ShapeRule::Alternative parse_alternative(const std::string& text, uint32_t max_i
   for (const std::string& part : split(out.checks_inputs ? text.substr(arrow + 2) : text, ';'))
     out.outputs.push_back(parse_output(part, max_inputs));
   if (out.inputs.size() > max_inputs)
-    fail(NW_INVALID, -1, "'%s' has %zu inputs, the op at most %u", text.c_str(), out.inputs.size(), max_inputs);
+    throw_failure(NW_INVALID, -1, "'%s' has %zu inputs, the op at most %u", text.c_str(), out.inputs.size(), max_inputs);
   if (out.outputs.size() != num_outputs)
-    fail(NW_INVALID, -1, "'%s' has %zu outputs, the op %u", text.c_str(), out.outputs.size(), num_outputs);
+    throw_failure(NW_INVALID, -1, "'%s' has %zu outputs, the op %u", text.c_str(), out.outputs.size(), num_outputs);
   const auto leads = [](const auto& tensor) { return tensor.dims.leading; };
   if (std::any_of(out.outputs.begin(), out.outputs.end(), leads) && std::none_of(out.inputs.begin(), out.inputs.end(), leads))
-    fail(NW_INVALID, -1, "'%s' has an output with '...' and no input with it", text.c_str());
+    throw_failure(NW_INVALID, -1, "'%s' has an output with '...' and no input with it", text.c_str());
   return out;
 }
 
@@ -229,8 +231,8 @@ bool read_field(const nw_op& op, const std::string& name, const void* params, ui
     if (f.dtype.code == kDLInt && size < 8 && (bytes[size - 1] & 0x80)) std::memset(bytes + size, 0xFF, 8 - size);
     std::memcpy(value, bytes, 8);
     if (f.dtype.code == kDLUInt && *value < 0)
-      fail(NW_INVALID, -1, "%s: %s = %llu overflows 64 bits in the shape rule", op.name, f.name,
-           static_cast<unsigned long long>(*value));
+      throw_failure(NW_INVALID, -1, "%s: %s = %llu overflows 64 bits in the shape rule", op.name, f.name,
+                    static_cast<unsigned long long>(*value));
     return true;
   }
   return false;
@@ -259,13 +261,13 @@ class Evaluator {
       case 'M': return std::max(a, b);
       case 'm': return std::min(a, b);
       default:
-        if (b == 0) fail(NW_INVALID, -1, "%s: the shape rule divides %lld by 0", op_.name, static_cast<long long>(a));
+        if (b == 0) throw_failure(NW_INVALID, -1, "%s: the shape rule divides %lld by 0", op_.name, static_cast<long long>(a));
         overflow = a == INT64_MIN && b == -1;
         if (!overflow) out = a / b - (a % b != 0 && (a < 0) != (b < 0));
     }
     if (overflow)
-      fail(NW_INVALID, -1, "%s: the shapes and params overflow 64 bits in the shape rule (%lld %c %lld)", op_.name,
-           static_cast<long long>(a), e.kind, static_cast<long long>(b));
+      throw_failure(NW_INVALID, -1, "%s: the shapes and params overflow 64 bits in the shape rule (%lld %c %lld)", op_.name,
+                    static_cast<long long>(a), e.kind, static_cast<long long>(b));
     return out;
   }
 
@@ -274,8 +276,9 @@ class Evaluator {
     if (const auto found = bound_.find(name); found != bound_.end()) return found->second;
     int64_t out = 0;
     if (!read_field(op_, name, params_, params_size_, &out))
-      fail(NW_INVALID, -1, "%s: '%s' of the shape rule is neither a dimension of a present input nor an integer field of params",
-           op_.name, name.c_str());
+      throw_failure(NW_INVALID, -1,
+                    "%s: '%s' of the shape rule is neither a dimension of a present input nor an integer field of params", op_.name,
+                    name.c_str());
     return out;
   }
 
@@ -334,8 +337,8 @@ int32_t first_misfit(const ShapeRule::Alternative& alternative, const std::vecto
           ? format("has shape %s (%zu dimensions)",
                    show_shape(shape.extents.data(), static_cast<int32_t>(shape.extents.size())).c_str(), shape.extents.size())
           : "is absent";
-  fail(NW_INVALID, at, "%s: %s %s; expected %s", op.name, input_name(op, i).c_str(), has.c_str(),
-       list.empty() ? "no such input" : list.c_str());
+  throw_failure(NW_INVALID, at, "%s: %s %s; expected %s", op.name, input_name(op, i).c_str(), has.c_str(),
+                list.empty() ? "no such input" : list.c_str());
 }
 
 // How many leading dimensions of the shape '...' stands for.
@@ -367,9 +370,10 @@ Bound bind_inputs(const nw_op& op, const ShapeRule::Alternative& alternative, co
 }
 
 [[noreturn]] void refuse_shape(const nw_op& op, size_t i, const Shape& shape, const Dims& dims, const std::string& why) {
-  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected %s, %s", op.name,
-       input_name(op, static_cast<uint32_t>(i)).c_str(),
-       show_shape(shape.extents.data(), static_cast<int32_t>(shape.extents.size())).c_str(), show_dims(dims).c_str(), why.c_str());
+  throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected %s, %s", op.name,
+                input_name(op, static_cast<uint32_t>(i)).c_str(),
+                show_shape(shape.extents.data(), static_cast<int32_t>(shape.extents.size())).c_str(), show_dims(dims).c_str(),
+                why.c_str());
 }
 
 void check_inputs(const nw_op& op, const ShapeRule::Alternative& alternative, const std::vector<Shape>& inputs,
@@ -398,19 +402,19 @@ Shape output_shape(const nw_op& op, uint32_t index, const ShapeRule::Output& rul
   if (rule.kind == 'l') return inputs[rule.like];
   Shape out{true, {}};
   if (rule.dims.leading && !bound.leading)
-    fail(NW_INVALID, -1, "%s: the shape of %s is %s, and every input with '...' is absent", op.name, output_name(op, index).c_str(),
-         show_dims(rule.dims).c_str());
+    throw_failure(NW_INVALID, -1, "%s: the shape of %s is %s, and every input with '...' is absent", op.name,
+                  output_name(op, index).c_str(), show_dims(rule.dims).c_str());
   if (rule.dims.leading) out.extents = *bound.leading;
   for (const Expression& dim : rule.dims.named) {
     const int64_t extent = bound.evaluator.value(dim);
     if (extent < 0)
-      fail(NW_INVALID, -1, "%s: the shapes and params give %s a negative extent: %s = %lld", op.name,
-           output_name(op, index).c_str(), dim.text.c_str(), static_cast<long long>(extent));
+      throw_failure(NW_INVALID, -1, "%s: the shapes and params give %s a negative extent: %s = %lld", op.name,
+                    output_name(op, index).c_str(), dim.text.c_str(), static_cast<long long>(extent));
     out.extents.push_back(extent);
   }
   if (out.extents.size() > NW_MAX_NDIM)
-    fail(NW_INVALID, -1, "%s: %s of shape %s has %zu dimensions; at most %d", op.name, output_name(op, index).c_str(),
-         show_dims(rule.dims).c_str(), out.extents.size(), NW_MAX_NDIM);
+    throw_failure(NW_INVALID, -1, "%s: %s of shape %s has %zu dimensions; at most %d", op.name, output_name(op, index).c_str(),
+                  show_dims(rule.dims).c_str(), out.extents.size(), NW_MAX_NDIM);
   return out;
 }
 
@@ -447,7 +451,7 @@ ShapeRule::ShapeRule(const std::string& text, uint32_t max_inputs, uint32_t num_
   try {
     for (const std::string& part : split(text, '|')) alternatives_.push_back(parse_alternative(part, max_inputs, num_outputs));
   } catch (const Failure& failure) {
-    fail(NW_INVALID, -1, "shape rule \"%s\": %s", text.c_str(), failure.message.c_str());
+    throw_failure(NW_INVALID, -1, "shape rule \"%s\": %s", text.c_str(), failure.message.c_str());
   }
 }
 ShapeRule::~ShapeRule() = default;
@@ -515,11 +519,12 @@ Shape broadcast(const nw_op& op, const std::vector<Shape>& inputs) {
       uint32_t& owner = from[rank - extents.size() + d];
       if (extents[d] == extent || extents[d] == 1) continue;
       if (extent != 1)
-        fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s of shape %s and %s of shape %s do not broadcast: %lld against %lld",
-             op.name, input_name(op, owner).c_str(),
-             show_shape(inputs[owner].extents.data(), static_cast<int32_t>(inputs[owner].extents.size())).c_str(),
-             input_name(op, i).c_str(), show_shape(extents.data(), static_cast<int32_t>(extents.size())).c_str(),
-             static_cast<long long>(extent), static_cast<long long>(extents[d]));
+        throw_failure(NW_INVALID, static_cast<int32_t>(i),
+                      "%s: %s of shape %s and %s of shape %s do not broadcast: %lld against %lld", op.name,
+                      input_name(op, owner).c_str(),
+                      show_shape(inputs[owner].extents.data(), static_cast<int32_t>(inputs[owner].extents.size())).c_str(),
+                      input_name(op, i).c_str(), show_shape(extents.data(), static_cast<int32_t>(extents.size())).c_str(),
+                      static_cast<long long>(extent), static_cast<long long>(extents[d]));
       extent = extents[d];
       owner = i;
     }

@@ -62,7 +62,7 @@ bool reach_overflows(const int64_t* shape, const int64_t* strides, int32_t ndim,
 size_t name_size(const char* what, const char* name) {
   if (name == nullptr) return 0;
   const size_t size = strnlen(name, kMaxName + 1);
-  if (size > kMaxName) fail(NW_INVALID, -1, "%s has a name of more than %zu bytes", what, kMaxName);
+  if (size > kMaxName) throw_failure(NW_INVALID, -1, "%s has a name of more than %zu bytes", what, kMaxName);
   return size;
 }
 
@@ -72,8 +72,8 @@ Signature::Signature(const nw_call& call, DLDevice device, const char* backend, 
     : call_(call), names_(names), num_inputs_(call.num_inputs) {
   while (num_inputs_ != 0 && call.inputs[num_inputs_ - 1] == nullptr) --num_inputs_;
   if (call.params == nullptr && call.params_size != 0)
-    fail(NW_INVALID, -1, "%s: params is NULL, but params_size = %llu; expected 0", call.op,
-         static_cast<unsigned long long>(call.params_size));
+    throw_failure(NW_INVALID, -1, "%s: params is NULL, but params_size = %llu; expected 0", call.op,
+                  static_cast<unsigned long long>(call.params_size));
   params_size_ = without_trailing_zeros(call.params, call.params_size);
   op_size_ = name_size("op", call.op);
   kernel_size_ = name_size("kernel", call.kernel);
@@ -227,37 +227,37 @@ void Signature::write_empty_strides(const int64_t* shape, int64_t* strides, int3
 void Signature::refuse_rank(uint32_t i) const {
   const int32_t ndim = tensor(i)->ndim;
   if (ndim < 0 || ndim > NW_MAX_NDIM)
-    fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has ndim %d; expected 0 to %d", call_.op, names_.tensor(i).c_str(), ndim,
-         NW_MAX_NDIM);
-  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape NULL and ndim %d; expected %d extents", call_.op,
-       names_.tensor(i).c_str(), ndim, ndim);
+    throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s has ndim %d; expected 0 to %d", call_.op, names_.tensor(i).c_str(),
+                  ndim, NW_MAX_NDIM);
+  throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape NULL and ndim %d; expected %d extents", call_.op,
+                names_.tensor(i).c_str(), ndim, ndim);
 }
 
 void Signature::refuse_shape(uint32_t i) const {
   const DLTensor& t = *tensor(i);
-  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected extents of 0 or more", call_.op,
-       names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str());
+  throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s has shape %s; expected extents of 0 or more", call_.op,
+                names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str());
 }
 
 void Signature::refuse_size(uint32_t i) const {
   const DLTensor& t = *tensor(i);
-  fail(NW_INVALID, static_cast<int32_t>(i),
-       "%s: %s has shape %s and strides %s, whose bytes overflow 64 bits; expected at most 2^63 - 1", call_.op,
-       names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(), show_strides(t).c_str());
+  throw_failure(NW_INVALID, static_cast<int32_t>(i),
+                "%s: %s has shape %s and strides %s, whose bytes overflow 64 bits; expected at most 2^63 - 1", call_.op,
+                names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(), show_strides(t).c_str());
 }
 
 void Signature::refuse_null(uint32_t i) const {
   const DLTensor& t = *tensor(i);
-  fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has data NULL and shape %s; expected memory for its elements", call_.op,
-       names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str());
+  throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s has data NULL and shape %s; expected memory for its elements",
+                call_.op, names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str());
 }
 
 void Signature::refuse_address(uint32_t i) const {
   const DLTensor& t = *tensor(i);
-  fail(NW_INVALID, static_cast<int32_t>(i),
-       "%s: %s of shape %s and strides %s at %p + %llu leaves the address space; expected elements between 0 and 2^64", call_.op,
-       names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(), show_strides(t).c_str(), t.data,
-       static_cast<unsigned long long>(t.byte_offset));
+  throw_failure(NW_INVALID, static_cast<int32_t>(i),
+                "%s: %s of shape %s and strides %s at %p + %llu leaves the address space; expected elements between 0 and 2^64",
+                call_.op, names_.tensor(i).c_str(), show_shape(t.shape, t.ndim).c_str(), show_strides(t).c_str(), t.data,
+                static_cast<unsigned long long>(t.byte_offset));
 }
 
 // Is the output exactly that input: same first element, dtype, shape and strides?
@@ -279,11 +279,11 @@ void Signature::check_overlap(uint32_t output, uint32_t other) {
   if (comparable && !may_share_byte(a, b, static_cast<int64_t>(address(other) - address(output)))) return;
   const uint32_t in_call = output - num_inputs_ + call_.num_inputs;
   const uint32_t other_in_call = other < num_inputs_ ? other : other - num_inputs_ + call_.num_inputs;
-  fail(NW_INVALID, static_cast<int32_t>(in_call),
-       "%s: %s of shape %s and strides %s overlaps %s of shape %s and strides %s; expected %s", call_.op,
-       names_.tensor(in_call).c_str(), show_shape(a.shape, a.ndim).c_str(), show_shape(a.strides, a.ndim).c_str(),
-       names_.tensor(other_in_call).c_str(), show_shape(b.shape, b.ndim).c_str(), show_shape(b.strides, b.ndim).c_str(),
-       other < num_inputs_ ? "memory of its own, or exactly that input" : "memory of its own");
+  throw_failure(NW_INVALID, static_cast<int32_t>(in_call),
+                "%s: %s of shape %s and strides %s overlaps %s of shape %s and strides %s; expected %s", call_.op,
+                names_.tensor(in_call).c_str(), show_shape(a.shape, a.ndim).c_str(), show_shape(a.strides, a.ndim).c_str(),
+                names_.tensor(other_in_call).c_str(), show_shape(b.shape, b.ndim).c_str(), show_shape(b.strides, b.ndim).c_str(),
+                other < num_inputs_ ? "memory of its own, or exactly that input" : "memory of its own");
 }
 
 void Signature::find_aliases() {
@@ -300,9 +300,9 @@ void Signature::find_aliases() {
       if (i < num_inputs_ && identical(o, i)) {
         // The signature has room for one; a program may rely on an in-out tensor being no other input.
         if (out.alias_of >= 0 && is_program_name(sig_.op))
-          fail(NW_INVALID, static_cast<int32_t>(o),
-               "%s: output %u is the same memory as inputs %d and %u; expected its own input alone", sig_.op, o - num_inputs_,
-               out.alias_of, i);
+          throw_failure(NW_INVALID, static_cast<int32_t>(o),
+                        "%s: output %u is the same memory as inputs %d and %u; expected its own input alone", sig_.op,
+                        o - num_inputs_, out.alias_of, i);
         if (out.alias_of < 0) out.alias_of = static_cast<int32_t>(i);
       } else {
         check_overlap(o, i);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documentation site: Sphinx over these Markdown files. ./run docs builds it into build/docs and fails on a warning."""
 
+import csv
 import json
 import pathlib
 import re
@@ -92,6 +93,28 @@ class ElementwiseFunctions(Directive):
         return node.children
 
 
+class Figures(Directive):
+    """A table of measurements: a CSV file, whose last columns are machine, versions and commit. What all rows share of these stands
+    below the table, once."""
+
+    required_arguments = 1
+
+    def run(self):
+        env = self.state.document.settings.env
+        path = pathlib.Path(env.doc2path(env.docname)).parent / self.arguments[0]
+        env.note_dependency(str(path))
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file, strict=True))
+        shared = {name: rows[0][name] for name in ("machine", "versions", "commit") if len({row[name] for row in rows}) == 1}
+        columns = [name for name in rows[0] if name not in shared]
+        lines = [columns, ["---"] * len(columns), *([row[name] for name in columns] for row in rows)]
+        text = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+        said = [f"commit {value}" if name == "commit" else value for name, value in shared.items() if value]
+        node = nodes.container()
+        self.state.nested_parse(StringList([*text, "", "; ".join(said)], source=str(path)), 0, node)
+        return node.children
+
+
 def _draw_pictures(app):
     """The pictures beside pages, each of the JSON of its name, which a benchmark wrote."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -111,5 +134,6 @@ def setup(app):
     app.connect("autodoc-process-docstring", _escape_bars)
     app.add_directive("narrows-help", NarrowsHelp)
     app.add_directive("elementwise-functions", ElementwiseFunctions)
+    app.add_directive("figures", Figures)
     app.connect("source-read", _read_source)
     app.connect("include-read", _read_included)

@@ -37,8 +37,8 @@ constexpr const char* kBackwardBatch = WAYS " | C once grad_bias where groups<=1
 
 void check_at_least(const char* op, const char* field, int64_t value, int64_t least) {
   if (value < least)
-    fail(NW_INVALID, -1, "%s: %s = %lld; expected %lld or more", op, field, static_cast<long long>(value),
-         static_cast<long long>(least));
+    throw_failure(NW_INVALID, -1, "%s: %s = %lld; expected %lld or more", op, field, static_cast<long long>(value),
+                  static_cast<long long>(least));
 }
 
 void check_params(const char* op, const nw_conv1d_params& p) {
@@ -48,41 +48,45 @@ void check_params(const char* op, const nw_conv1d_params& p) {
   check_at_least(op, "pad_left", p.pad_left, 0);
   check_at_least(op, "pad_right", p.pad_right, 0);
   if (p.padding_mode != NW_PADDING_ZEROS)
-    fail(NW_UNSUPPORTED, -1, "%s: padding_mode = %lld; this host knows 0 (zeros)", op, static_cast<long long>(p.padding_mode));
+    throw_failure(NW_UNSUPPORTED, -1, "%s: padding_mode = %lld; this host knows 0 (zeros)", op,
+                  static_cast<long long>(p.padding_mode));
 }
 
 void check_groups(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w, int64_t groups, int32_t x_index) {
   if (x.ndim == 1) {
-    if (groups > 1) fail(NW_INVALID, -1, "%s: groups = %lld; a signal (L) has 1 channel", op, static_cast<long long>(groups));
+    if (groups > 1)
+      throw_failure(NW_INVALID, -1, "%s: groups = %lld; a signal (L) has 1 channel", op, static_cast<long long>(groups));
     return;
   }
   const int64_t channels = x.shape[x.ndim - 2];
   if (channels % groups != 0)
-    fail(NW_INVALID, x_index, "%s: groups = %lld does not divide the %lld channels of x", op, static_cast<long long>(groups),
-         static_cast<long long>(channels));
+    throw_failure(NW_INVALID, x_index, "%s: groups = %lld does not divide the %lld channels of x", op,
+                  static_cast<long long>(groups), static_cast<long long>(channels));
   if (w.shape[0] % groups != 0)
-    fail(NW_INVALID, x_index + 1, "%s: groups = %lld does not divide the %lld filters of w", op, static_cast<long long>(groups),
-         static_cast<long long>(w.shape[0]));
+    throw_failure(NW_INVALID, x_index + 1, "%s: groups = %lld does not divide the %lld filters of w", op,
+                  static_cast<long long>(groups), static_cast<long long>(w.shape[0]));
 }
 
 // Every sum that the output's length is made of stays in 64 bits, and the length is 1 at least.
 void check_length(const char* op, const nw_tensor_sig& x, const nw_tensor_sig& w, const nw_conv1d_params& p, int32_t x_index) {
   const long long length = x.shape[x.ndim - 1], taps = w.shape[w.ndim - 1];
   const long long dilation = std::max<int64_t>(p.dilation, 1);
-  if (taps < 1) fail(NW_INVALID, x_index + 1, "%s: w has %lld taps; expected 1 or more", op, taps);
+  if (taps < 1) throw_failure(NW_INVALID, x_index + 1, "%s: w has %lld taps; expected 1 or more", op, taps);
   long long padded = 0, reach = 0;
   if (__builtin_add_overflow(length, p.pad_left, &padded) || __builtin_add_overflow(padded, p.pad_right, &padded) ||
       __builtin_mul_overflow(dilation, taps - 1, &reach))
-    fail(NW_INVALID, -1,
-         "%s: L = %lld, pad_left = %lld, pad_right = %lld, dilation = %lld, K = %lld overflow 64 bits; expected sums of at most "
-         "2^63 - 1",
-         op, length, static_cast<long long>(p.pad_left), static_cast<long long>(p.pad_right), dilation, taps);
+    throw_failure(
+        NW_INVALID, -1,
+        "%s: L = %lld, pad_left = %lld, pad_right = %lld, dilation = %lld, K = %lld overflow 64 bits; expected sums of at most "
+        "2^63 - 1",
+        op, length, static_cast<long long>(p.pad_left), static_cast<long long>(p.pad_right), dilation, taps);
   if (padded - reach - 1 < 0)
-    fail(NW_INVALID, -1,
-         "%s: the output has no element: L + pad_left + pad_right - dilation*(K-1) - 1 = %lld + %lld + %lld - %lld*%lld - 1 = "
-         "%lld; expected 0 or more",
-         op, length, static_cast<long long>(p.pad_left), static_cast<long long>(p.pad_right), dilation, taps - 1,
-         padded - reach - 1);
+    throw_failure(
+        NW_INVALID, -1,
+        "%s: the output has no element: L + pad_left + pad_right - dilation*(K-1) - 1 = %lld + %lld + %lld - %lld*%lld - 1 = "
+        "%lld; expected 0 or more",
+        op, length, static_cast<long long>(p.pad_left), static_cast<long long>(p.pad_right), dilation, taps - 1,
+        padded - reach - 1);
 }
 
 void check_from(const nw_op& op, const nw_sig& sig, uint32_t x_index) {

@@ -92,9 +92,9 @@ struct Call {
 
   Call(const nw_op& op, const nw_sig& sig, uint32_t first)
       : op(op), sig(sig), first(first), params(read_params<nw_elementwise_params>(sig)) {
-    if (params.function == 0) fail(NW_INVALID, -1, "%s: function = 0; expected one of NW_EW_*, 1 to %d", op.name, kCount);
+    if (params.function == 0) throw_failure(NW_INVALID, -1, "%s: function = 0; expected one of NW_EW_*, 1 to %d", op.name, kCount);
     if (params.function < 0 || params.function > kCount)
-      fail(NW_UNSUPPORTED, -1, "%s: function = %d; this host knows 1 to %d", op.name, params.function, kCount);
+      throw_failure(NW_UNSUPPORTED, -1, "%s: function = %d; this host knows 1 to %d", op.name, params.function, kCount);
     function = &kFunctions[params.function - 1];
   }
   bool has(uint32_t operand) const { return has_input(sig, first + operand); }
@@ -115,15 +115,16 @@ void check_operand_dtype(const Call& call, uint32_t i) {
   const char* const name = i == 0 ? "a" : i == 1 ? "b" : "c";
   if (call.is_where() && i == 0) {
     if (kind(t.dtype) != kBool)
-      fail(NW_INVALID, argument, "%s: a has dtype %s; expected bool", call.where_am_i().c_str(), show_dtype(t.dtype).c_str());
+      throw_failure(NW_INVALID, argument, "%s: a has dtype %s; expected bool", call.where_am_i().c_str(),
+                    show_dtype(t.dtype).c_str());
     return;
   }
   if (!(kind(t.dtype) & call.function->kinds))
-    fail(NW_INVALID, argument, "%s: %s has dtype %s; expected %s", call.where_am_i().c_str(), name, show_dtype(t.dtype).c_str(),
-         show_kinds(call.function->kinds).c_str());
+    throw_failure(NW_INVALID, argument, "%s: %s has dtype %s; expected %s", call.where_am_i().c_str(), name,
+                  show_dtype(t.dtype).c_str(), show_kinds(call.function->kinds).c_str());
   if (!same(t.dtype, call.dtype()))
-    fail(NW_INVALID, argument, "%s: %s has dtype %s; expected %s as %s has", call.where_am_i().c_str(), name,
-         show_dtype(t.dtype).c_str(), show_dtype(call.dtype()).c_str(), call.is_where() ? "b" : "a");
+    throw_failure(NW_INVALID, argument, "%s: %s has dtype %s; expected %s as %s has", call.where_am_i().c_str(), name,
+                  show_dtype(t.dtype).c_str(), show_dtype(call.dtype()).c_str(), call.is_where() ? "b" : "a");
 }
 
 void check_integer_fits(const Call& call, const char* field, int64_t value, DLDataType t) {
@@ -132,8 +133,8 @@ void check_integer_fits(const Call& call, const char* field, int64_t value, DLDa
                         ? value >= 0 && (t.bits == 64 || value < int64_t{1} << t.bits)
                         : t.bits == 64 || (value >= -(int64_t{1} << (t.bits - 1)) && value < int64_t{1} << (t.bits - 1));
   if (!fits)
-    fail(NW_INVALID, -1, "%s: %s = %lld does not fit %s", call.where_am_i().c_str(), field, static_cast<long long>(value),
-         show_dtype(t).c_str());
+    throw_failure(NW_INVALID, -1, "%s: %s = %lld does not fit %s", call.where_am_i().c_str(), field, static_cast<long long>(value),
+                  show_dtype(t).c_str());
 }
 
 // The numbers that may stand for operand i: the one that is read is checked, the other must be 0, for it would be ignored.
@@ -143,40 +144,41 @@ void check_scalar(const Call& call, uint32_t i, const char* operand, double real
   if (!used) {
     const char* const why = i < call.function->operands ? "is given as a tensor" : "is no operand of this function";
     if (real != 0 || integer != 0)
-      fail(NW_INVALID, -1, "%s: %s_real = %g and %s_int = %lld, but %s %s; expected 0", at.c_str(), operand, real, operand,
-           static_cast<long long>(integer), operand, why);
+      throw_failure(NW_INVALID, -1, "%s: %s_real = %g and %s_int = %lld, but %s %s; expected 0", at.c_str(), operand, real, operand,
+                    static_cast<long long>(integer), operand, why);
     return;
   }
   const DLDataType t = call.dtype();
   if (kind(t) == kFloat) {
     if (integer != 0)
-      fail(NW_INVALID, -1, "%s: %s_int = %lld, but %s stands for a %s: use %s_real", at.c_str(), operand,
-           static_cast<long long>(integer), operand, show_dtype(t).c_str(), operand);
+      throw_failure(NW_INVALID, -1, "%s: %s_int = %lld, but %s stands for a %s: use %s_real", at.c_str(), operand,
+                    static_cast<long long>(integer), operand, show_dtype(t).c_str(), operand);
     return;
   }
   if (real != 0)
-    fail(NW_INVALID, -1, "%s: %s_real = %g, but %s stands for a %s: use %s_int", at.c_str(), operand, real, operand,
-         show_dtype(t).c_str(), operand);
+    throw_failure(NW_INVALID, -1, "%s: %s_real = %g, but %s stands for a %s: use %s_int", at.c_str(), operand, real, operand,
+                  show_dtype(t).c_str(), operand);
   check_integer_fits(call, (std::string(operand) + "_int").c_str(), integer, t);
 }
 
 void check_operands(const Call& call) {
   for (uint32_t i = call.function->operands; i < 3; ++i)
     if (call.has(i))
-      fail(NW_INVALID, static_cast<int32_t>(call.first + i), "%s: takes %d operand%s, but %s is given too",
-           call.where_am_i().c_str(), call.function->operands, call.function->operands == 1 ? "" : "s", i == 1 ? "b" : "c");
+      throw_failure(NW_INVALID, static_cast<int32_t>(call.first + i), "%s: takes %d operand%s, but %s is given too",
+                    call.where_am_i().c_str(), call.function->operands, call.function->operands == 1 ? "" : "s",
+                    i == 1 ? "b" : "c");
   if (call.is_where() && !call.has(1) && !call.has(2))
-    fail(NW_INVALID, static_cast<int32_t>(call.first + 1),
-         "%s: b and c are both absent; expected one tensor at least, to give the dtype", call.where_am_i().c_str());
+    throw_failure(NW_INVALID, static_cast<int32_t>(call.first + 1),
+                  "%s: b and c are both absent; expected one tensor at least, to give the dtype", call.where_am_i().c_str());
   for (uint32_t i = 0; i < call.function->operands; ++i)
     if (call.has(i)) check_operand_dtype(call, i);
   const bool cast = call.function->result == Result::cast_dtype;
   if (cast ? call.params.out_dtype == 0 : call.params.out_dtype != 0)
-    fail(NW_INVALID, -1, "%s: out_dtype = %d; expected %s", call.where_am_i().c_str(), call.params.out_dtype,
-         cast ? "one of NW_DTYPE_*" : "0, which only cast does not take");
+    throw_failure(NW_INVALID, -1, "%s: out_dtype = %d; expected %s", call.where_am_i().c_str(), call.params.out_dtype,
+                  cast ? "one of NW_DTYPE_*" : "0, which only cast does not take");
   if (call.params.out_dtype < 0 || call.params.out_dtype >= static_cast<int32_t>(std::size(kDtypes)))
-    fail(NW_UNSUPPORTED, -1, "%s: out_dtype = %d; this host knows 1 to %zu", call.where_am_i().c_str(), call.params.out_dtype,
-         std::size(kDtypes) - 1);
+    throw_failure(NW_UNSUPPORTED, -1, "%s: out_dtype = %d; this host knows 1 to %zu", call.where_am_i().c_str(),
+                  call.params.out_dtype, std::size(kDtypes) - 1);
   check_scalar(call, 1, "b", call.params.b_real, call.params.b_int);
   check_scalar(call, 2, "c", call.params.c_real, call.params.c_int);
 }
@@ -189,26 +191,26 @@ void check_result(const Call& call, uint32_t index, const Shape& expected) {
   const nw_tensor_sig& t = call.sig.tensors[index];
   const std::string name = input_name(call.op, index);
   if (!same(t.dtype, call.result()))
-    fail(NW_INVALID, static_cast<int32_t>(index), "%s: %s has dtype %s; expected %s", call.where_am_i().c_str(), name.c_str(),
-         show_dtype(t.dtype).c_str(), show_dtype(call.result()).c_str());
+    throw_failure(NW_INVALID, static_cast<int32_t>(index), "%s: %s has dtype %s; expected %s", call.where_am_i().c_str(),
+                  name.c_str(), show_dtype(t.dtype).c_str(), show_dtype(call.result()).c_str());
   if (!std::equal(t.shape, t.shape + t.ndim, expected.extents.begin(), expected.extents.end()))
-    fail(NW_INVALID, static_cast<int32_t>(index), "%s: %s has shape %s; expected %s", call.where_am_i().c_str(), name.c_str(),
-         show_shape(t.shape, t.ndim).c_str(),
-         show_shape(expected.extents.data(), static_cast<int32_t>(expected.extents.size())).c_str());
+    throw_failure(NW_INVALID, static_cast<int32_t>(index), "%s: %s has shape %s; expected %s", call.where_am_i().c_str(),
+                  name.c_str(), show_shape(t.shape, t.ndim).c_str(),
+                  show_shape(expected.extents.data(), static_cast<int32_t>(expected.extents.size())).c_str());
 }
 
 void check_backward(const nw_sig& sig) {
   const Call call(elementwise_backward_contract().op, sig, 1);
-  if (!call.function->differentiable) fail(NW_INVALID, -1, "%s: has no gradient", call.where_am_i().c_str());
+  if (!call.function->differentiable) throw_failure(NW_INVALID, -1, "%s: has no gradient", call.where_am_i().c_str());
   check_operands(call);
   if (kind(call.dtype()) != kFloat)
-    fail(NW_INVALID, 1, "%s: the operands have dtype %s; a gradient needs floating point", call.where_am_i().c_str(),
-         show_dtype(call.dtype()).c_str());
+    throw_failure(NW_INVALID, 1, "%s: the operands have dtype %s; a gradient needs floating point", call.where_am_i().c_str(),
+                  show_dtype(call.dtype()).c_str());
   if (kind(call.result()) != kFloat)
-    fail(NW_INVALID, -1, "%s: a cast to %s has no gradient", call.where_am_i().c_str(), show_dtype(call.result()).c_str());
+    throw_failure(NW_INVALID, -1, "%s: a cast to %s has no gradient", call.where_am_i().c_str(), show_dtype(call.result()).c_str());
   if (call.is_where() && find_output(sig, 0) != nullptr)
-    fail(NW_INVALID, output_argument(0), "%s: grad_a is wanted, but a is bool and has no gradient; expected NULL",
-         call.where_am_i().c_str());
+    throw_failure(NW_INVALID, output_argument(0), "%s: grad_a is wanted, but a is bool and has no gradient; expected NULL",
+                  call.where_am_i().c_str());
   std::vector<Shape> operands(4);
   for (uint32_t i = 1; i < 4; ++i)
     if (has_input(sig, i)) operands[i] = {true, {sig.tensors[i].shape, sig.tensors[i].shape + sig.tensors[i].ndim}};

@@ -29,8 +29,9 @@ void check_backward(const nw_sig& sig) {
   check_float_inputs(op, without_gates);
   const DLDataType expected = gates_dtype(sig.tensors[2].dtype);
   if (!same(sig.tensors[kGates].dtype, expected))
-    fail(NW_INVALID, kGates, "%s: gates has dtype %s; expected %s beside %s inputs", op.name,
-         show_dtype(sig.tensors[kGates].dtype).c_str(), show_dtype(expected).c_str(), show_dtype(sig.tensors[2].dtype).c_str());
+    throw_failure(NW_INVALID, kGates, "%s: gates has dtype %s; expected %s beside %s inputs", op.name,
+                  show_dtype(sig.tensors[kGates].dtype).c_str(), show_dtype(expected).c_str(),
+                  show_dtype(sig.tensors[2].dtype).c_str());
 }
 
 }  // namespace

@@ -40,15 +40,15 @@ DLDataType gates_dtype(DLDataType dtype) { return dtype.bits == 16 ? kFloat32 : 
 
 void check_dtype(const nw_op& op, const nw_sig& sig, uint32_t i, DLDataType expected, const char* why) {
   if (has_input(sig, i) && !same(sig.tensors[i].dtype, expected))
-    fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected %s%s", op.name, input_name(op, i).c_str(),
-         show_dtype(sig.tensors[i].dtype).c_str(), show_dtype(expected).c_str(), why);
+    throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s has dtype %s; expected %s%s", op.name, input_name(op, i).c_str(),
+                  show_dtype(sig.tensors[i].dtype).c_str(), show_dtype(expected).c_str(), why);
 }
 
 void check_params(const nw_op& op, const nw_lltm_sequence_params& p) {
   const int64_t values[] = {p.batch_first, p.reverse, p.recompute};
   for (int i = 0; i < 3; ++i)
     if (values[i] != 0 && values[i] != 1)
-      fail(NW_INVALID, -1, "%s: %s = %lld; expected 0 or 1", op.name, kFields[i]->name, static_cast<long long>(values[i]));
+      throw_failure(NW_INVALID, -1, "%s: %s = %lld; expected 0 or 1", op.name, kFields[i]->name, static_cast<long long>(values[i]));
 }
 
 // In words that the shape rule has not: which axis is the batch depends on a param.
@@ -58,10 +58,10 @@ void check_batch(const nw_op& op, const nw_sig& sig, uint32_t first) {
   const int axis = read_params<nw_lltm_sequence_params>(sig).batch_first != 0 ? 0 : 1;
   for (const uint32_t i : {first + 3, first + 4, first + 5})
     if (has_input(sig, i) && sig.tensors[i].ndim > 0 && sig.tensors[i].shape[0] != sequence.shape[axis])
-      fail(NW_INVALID, static_cast<int32_t>(i),
-           "%s: %s has shape %s; expected a batch of %lld, as axis %d of input %s, with batch_first = %d", op.name,
-           input_name(op, i).c_str(), show_shape(sig.tensors[i].shape, sig.tensors[i].ndim).c_str(),
-           static_cast<long long>(sequence.shape[axis]), axis, show_shape(sequence.shape, 3).c_str(), 1 - axis);
+      throw_failure(NW_INVALID, static_cast<int32_t>(i),
+                    "%s: %s has shape %s; expected a batch of %lld, as axis %d of input %s, with batch_first = %d", op.name,
+                    input_name(op, i).c_str(), show_shape(sig.tensors[i].shape, sig.tensors[i].ndim).c_str(),
+                    static_cast<long long>(sequence.shape[axis]), axis, show_shape(sequence.shape, 3).c_str(), 1 - axis);
 }
 
 // The op's dtype is that of the first input that is there; `lengths` and the gates have their own.
@@ -84,11 +84,11 @@ void check_backward(const nw_sig& sig) {
   const bool recompute = read_params<nw_lltm_sequence_params>(sig).recompute != 0;
   for (const uint32_t i : {uint32_t{kBackwardOldCell}, uint32_t{kCells}, uint32_t{kGates}})
     if (recompute == (i == kBackwardOldCell) && !has_input(sig, i))
-      fail(NW_INVALID, static_cast<int32_t>(i), "%s: %s is absent (NULL); expected a tensor, as recompute = %d", op.name,
-           input_name(op, i).c_str(), recompute ? 1 : 0);
+      throw_failure(NW_INVALID, static_cast<int32_t>(i), "%s: %s is absent (NULL); expected a tensor, as recompute = %d", op.name,
+                    input_name(op, i).c_str(), recompute ? 1 : 0);
   if (find_output(sig, kDLengths) != nullptr)
-    fail(NW_INVALID, output_argument(kDLengths),
-         "%s: d_lengths is wanted, but lengths are integers and have no gradient; expected NULL", op.name);
+    throw_failure(NW_INVALID, output_argument(kDLengths),
+                  "%s: d_lengths is wanted, but lengths are integers and have no gradient; expected NULL", op.name);
 }
 
 void add_params(nw_op& op) {

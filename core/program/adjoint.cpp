@@ -111,7 +111,7 @@ class Adjoint {
 
  private:
   [[noreturn]] void refuse(const std::string& why) const {
-    fail(NW_UNSUPPORTED, -1, "program '%s' has no adjoint: %s", forward_.name.c_str(), why.c_str());
+    throw_failure(NW_UNSUPPORTED, -1, "program '%s' has no adjoint: %s", forward_.name.c_str(), why.c_str());
   }
   [[noreturn]] void refuse(const Block& block, const std::string& why) const { refuse("block '" + block.name + "': " + why); }
 

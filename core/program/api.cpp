@@ -44,8 +44,8 @@ struct nw_program {
 
 namespace {
 
-using narrows::fail;
 using narrows::Failure;
+using narrows::throw_failure;
 
 template <class Work>
 int32_t guarded(nw_error* error, Work&& work) noexcept {
@@ -60,7 +60,7 @@ int32_t guarded(nw_error* error, Work&& work) noexcept {
 
 template <class T>
 T& needed(T* pointer, const char* name) {
-  if (pointer == nullptr) fail(NW_INVALID, -1, "%s is NULL; expected a non-NULL pointer", name);
+  if (pointer == nullptr) throw_failure(NW_INVALID, -1, "%s is NULL; expected a non-NULL pointer", name);
   return *pointer;
 }
 
@@ -68,8 +68,8 @@ T& needed(T* pointer, const char* name) {
 void require_adjoints(const nw_program* const* programs, uint32_t count) {
   for (uint32_t i = 1; i < count; ++i) {
     if (!narrows::program::is_adjoint(programs[i]->schedule.original(), programs[i - 1]->schedule.original()))
-      fail(NW_INVALID, -1, "programs[%u] is '%s'; expected the adjoint of programs[%u], as nw_program_vjp() gives it", i,
-           programs[i]->schedule.original().name.c_str(), i - 1);
+      throw_failure(NW_INVALID, -1, "programs[%u] is '%s'; expected the adjoint of programs[%u], as nw_program_vjp() gives it", i,
+                    programs[i]->schedule.original().name.c_str(), i - 1);
   }
 }
 
@@ -101,7 +101,7 @@ void refuse_name_of_backend(const std::string& path) {
   const std::string file = path.substr(path.find_last_of('/') + 1);
   for (const std::string_view name : narrows::program::kScheduledBackends)
     if (file == "narrows_" + std::string(name) + ".so")
-      fail(NW_INVALID, -1, "path is '%s', the file of a backend of Narrows; expected another name", path.c_str());
+      throw_failure(NW_INVALID, -1, "path is '%s', the file of a backend of Narrows; expected another name", path.c_str());
 }
 
 // Whether a plugin of that name was found, which then chooses again. None is opened: a process that forks later may not want that.
@@ -166,8 +166,8 @@ int32_t nw_program_auto(nw_program* program, const char* backend, nw_error* erro
   return guarded(error, [&] {
     needed(program, "program");
     if (!narrows::program::schedule_by_default(&program->schedule, &needed(backend, "backend")))
-      fail(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', 'cuda', 'hip' or 'vulkan', which have a default schedule",
-           backend);
+      throw_failure(NW_UNSUPPORTED, -1, "backend is '%s'; expected 'cpu', 'cuda', 'hip' or 'vulkan', which have a default schedule",
+                    backend);
   });
 }
 
@@ -251,14 +251,14 @@ int32_t nw_program_export(nw_runtime* rt, const nw_program* const* programs, uin
   return guarded(error, [&] {
     needed(rt, "rt");
     needed(programs, "programs");
-    if (num_programs < 1 || num_programs > 8) fail(NW_INVALID, -1, "num_programs is %u; expected 1 to 8", num_programs);
+    if (num_programs < 1 || num_programs > 8) throw_failure(NW_INVALID, -1, "num_programs is %u; expected 1 to 8", num_programs);
     for (uint32_t i = 0; i < num_programs; ++i) needed(programs[i], "a program");
     needed(backend, "backend");
     refuse_name_of_backend(&needed(path, "path"));
     require_adjoints(programs, num_programs);
     const auto* exporter = static_cast<const nw_program_exporter*>(nw_extension(rt, backend, "program_export/1"));
     if (exporter == nullptr || exporter->struct_size < sizeof *exporter)
-      fail(NW_UNSUPPORTED, -1, "backend is '%s', which is not here, or exports no programs; expected 'cpu'", backend);
+      throw_failure(NW_UNSUPPORTED, -1, "backend is '%s', which is not here, or exports no programs; expected 'cpu'", backend);
     std::vector<std::string> texts;
     std::vector<const char*> pointers;
     texts.reserve(num_programs);

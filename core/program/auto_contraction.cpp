@@ -45,7 +45,7 @@ std::vector<std::string> Steps::attempt(const char* step, const Arguments& argum
 Path Steps::path(const std::string& block) const {
   for (Path& path : paths(schedule_->program()))
     if (path.block->name == block) return path;
-  fail(NW_FAILED, -1, "internal error: the default schedule lost block '%s'", block.c_str());
+  throw_failure(NW_FAILED, -1, "internal error: the default schedule lost block '%s'", block.c_str());
 }
 
 bool has_lost_a_loop(const Steps& steps, const std::string& block, const std::string& loop, size_t before) {

@@ -37,7 +37,9 @@ class BlockChecker {
   }
 
  private:
-  [[noreturn]] void bad(const std::string& message) const { fail(NW_INVALID, -1, "%s: %s", who_.c_str(), message.c_str()); }
+  [[noreturn]] void bad(const std::string& message) const {
+    throw_failure(NW_INVALID, -1, "%s: %s", who_.c_str(), message.c_str());
+  }
 
   bool has(Axis::Kind kind) const {
     return std::any_of(block_.axes.begin(), block_.axes.end(), [&](const Axis& axis) { return axis.kind == kind; });
@@ -157,20 +159,20 @@ void check_block(const Block& block, const std::set<std::string>& loops, Names& 
 void check_extent(const ExprPtr& extent, const Place& place, Names& names) {
   check_expr(extent, DType::index, place, names);
   if (constant(extent).value_or(0) < 0)
-    fail(NW_INVALID, -1, "%s is %s; expected 0 or more", place.what.c_str(), print(extent).c_str());
+    throw_failure(NW_INVALID, -1, "%s is %s; expected 0 or more", place.what.c_str(), print(extent).c_str());
 }
 
 void check_notes(const std::vector<std::pair<std::string, std::string>>& notes, const std::string& what) {
   std::set<std::string> keys;
   for (const auto& [key, value] : notes) {
-    if (!keys.insert(key).second) fail(NW_INVALID, -1, "%s: it has two notes \"%s\"", what.c_str(), key.c_str());
+    if (!keys.insert(key).second) throw_failure(NW_INVALID, -1, "%s: it has two notes \"%s\"", what.c_str(), key.c_str());
     const auto right = [](const std::string& text) {
       return text.size() <= kMaxNote && is_utf8(text) && std::all_of(text.begin(), text.end(), [](unsigned char c) {
                return (c >= 0x20 && c != 0x7f) || c == '\n' || c == '\t';
              });
     };
     if (!right(key) || !right(value))
-      fail(NW_INVALID, -1, "%s: a note is UTF-8 of at most %zu bytes without control characters", what.c_str(), kMaxNote);
+      throw_failure(NW_INVALID, -1, "%s: a note is UTF-8 of at most %zu bytes without control characters", what.c_str(), kMaxNote);
   }
 }
 

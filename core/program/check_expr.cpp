@@ -28,7 +28,9 @@ class ExprChecker {
     return varies;
   }
 
-  [[noreturn]] void bad(const std::string& message) const { fail(NW_INVALID, -1, "%s: %s", place_.what.c_str(), message.c_str()); }
+  [[noreturn]] void bad(const std::string& message) const {
+    throw_failure(NW_INVALID, -1, "%s: %s", place_.what.c_str(), message.c_str());
+  }
 
  private:
   bool visit_kind(const ExprPtr& expr) {
@@ -144,7 +146,7 @@ class ExprChecker {
     rethrow([&] {
       const DType dtype = call_type(expr->name, expr->operands);
       if (dtype != expr->dtype)
-        fail(NW_INVALID, -1, "'%s' gives %s, not %s", expr->name.c_str(), name_of(dtype), name_of(expr->dtype));
+        throw_failure(NW_INVALID, -1, "'%s' gives %s, not %s", expr->name.c_str(), name_of(dtype), name_of(expr->dtype));
     });
     if (expr->dtype != DType::index && !place_.data) require_condition(*expr);
     if (expr->dtype == DType::index) require_affine(expr, varies[0], varies[1]);

@@ -125,7 +125,7 @@ class Cover {
     if (!unit_.init.empty()) require_whole();
     if (!is_repeated && !missing) return Coverage::once;
     if (missing && (unit_.reads_its_writes || unit_.writes_tensor))
-      fail(NW_INVALID, -1, "block '%s' does not run at %s", unit_.name().c_str(), missing->c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' does not run at %s", unit_.name().c_str(), missing->c_str());
     return Coverage::repeated;
   }
 
@@ -144,10 +144,10 @@ class Cover {
         }
         if (affine.system.is_empty()) return false;
         const auto point = affine.system.point(unknowns_of(one.loops)).value();
-        fail(NW_INVALID, -1, "%sblock '%s' has %s = %lld, which is not within 0 <= %s < %lld%s",
-             at(tell_loops(part_, one, point)).c_str(), unit_.name().c_str(), axis.name.c_str(),
-             static_cast<long long>(value_of(value, point)), axis.name.c_str(), static_cast<long long>(value_of(end, point)),
-             tell_sizes(program_, affine.system, point).c_str());
+        throw_failure(NW_INVALID, -1, "%sblock '%s' has %s = %lld, which is not within 0 <= %s < %lld%s",
+                      at(tell_loops(part_, one, point)).c_str(), unit_.name().c_str(), axis.name.c_str(),
+                      static_cast<long long>(value_of(value, point)), axis.name.c_str(),
+                      static_cast<long long>(value_of(end, point)), tell_sizes(program_, affine.system, point).c_str());
       });
     }
   }
@@ -173,9 +173,9 @@ class Cover {
 
   [[noreturn]] void refuse_twice(const Affine& affine, const Runs& runs) const {
     const auto point = affine.system.point(unknowns_of(runs.a.loops)).value();
-    fail(NW_INVALID, -1, "block '%s' runs twice at %s: at %s and at %s%s", unit_.name().c_str(), tell_axes(runs.a, point).c_str(),
-         tell_loops(part_, runs.a, point).c_str(), tell_loops(part_, runs.b, point).c_str(),
-         tell_sizes(program_, affine.system, point).c_str());
+    throw_failure(NW_INVALID, -1, "block '%s' runs twice at %s: at %s and at %s%s", unit_.name().c_str(),
+                  tell_axes(runs.a, point).c_str(), tell_loops(part_, runs.a, point).c_str(),
+                  tell_loops(part_, runs.b, point).c_str(), tell_sizes(program_, affine.system, point).c_str());
   }
 
   std::string tell_axes(const Run& run, const std::vector<int64_t>& point) const {
@@ -259,8 +259,8 @@ class Cover {
       return with_sizes(affine, std::move(shown));
     });
     if (const auto point = wanted.minus(reached).point())
-      fail(NW_INVALID, -1, "block '%s' is repeated, but not as a whole reduction each time%s", unit_.name().c_str(),
-           tell(*point).c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' is repeated, but not as a whole reduction each time%s", unit_.name().c_str(),
+                    tell(*point).c_str());
   }
 
   // The init runs for each spatial point, and where updates run: no more and no less.
@@ -281,9 +281,11 @@ class Cover {
     const Region inits = region(sizes() + outer_keys() + spatial, true, pairs(init));
     const Region updates = region(sizes() + outer_keys() + spatial, true, pairs(part_));
     if (const auto point = inits.minus(updates).point())
-      fail(NW_INVALID, -1, "the init of block '%s' runs where no update does%s", unit_.name().c_str(), tell(*point).c_str());
+      throw_failure(NW_INVALID, -1, "the init of block '%s' runs where no update does%s", unit_.name().c_str(),
+                    tell(*point).c_str());
     if (const auto point = updates.minus(inits).point())
-      fail(NW_INVALID, -1, "block '%s' is updated where its init does not run%s", unit_.name().c_str(), tell(*point).c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' is updated where its init does not run%s", unit_.name().c_str(),
+                    tell(*point).c_str());
     if (of_all) require_all_initialised(spatial, init);
   }
 
@@ -294,8 +296,8 @@ class Cover {
     const Region reached = region(sizes() + spatial, true,
                                   [&](Affine& affine) { return with_sizes(affine, shown_axes(run(affine, init, ""), true)); });
     if (const auto point = domain.minus(reached).point())
-      fail(NW_INVALID, -1, "the init of block '%s' does not reach each spatial point%s", unit_.name().c_str(),
-           tell(*point).c_str());
+      throw_failure(NW_INVALID, -1, "the init of block '%s' does not reach each spatial point%s", unit_.name().c_str(),
+                    tell(*point).c_str());
   }
 
   size_t shown_count() const {

@@ -44,7 +44,7 @@ bool has_derivative(std::string_view function) { return rules().count(function) 
 
 std::vector<ExprPtr> derivatives(const ExprPtr& call, const ExprPtr& gradient) {
   const auto found = rules().find(call->name);
-  if (found == rules().end()) fail(NW_UNSUPPORTED, -1, "'%s' has no gradient", call->name.c_str());
+  if (found == rules().end()) throw_failure(NW_UNSUPPORTED, -1, "'%s' has no gradient", call->name.c_str());
   const auto operand = [&](size_t i) { return i < call->operands.size() ? call->operands[i] : nullptr; };
   return found->second({operand(0), operand(1), operand(2), call, gradient});
 }

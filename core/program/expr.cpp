@@ -140,7 +140,7 @@ int64_t evaluate(const ExprPtr& expr, const std::map<std::string, int64_t>& valu
     case Expr::Kind::boolean: return expr->integer;
     case Expr::Kind::name: {
       const auto found = values.find(expr->name);
-      if (found == values.end()) fail(NW_INVALID, -1, "the value of '%s' is not known", expr->name.c_str());
+      if (found == values.end()) throw_failure(NW_INVALID, -1, "the value of '%s' is not known", expr->name.c_str());
       return found->second;
     }
     case Expr::Kind::call:
@@ -149,7 +149,7 @@ int64_t evaluate(const ExprPtr& expr, const std::map<std::string, int64_t>& valu
       if (expr->name == "logical_or") return operand(0) != 0 || operand(1) != 0 ? 1 : 0;
       if (expr->operands[0]->dtype == DType::index) return index_function(expr->name, operand(0), operand(1));
       [[fallthrough]];
-    default: fail(NW_INVALID, -1, "%s depends on data", print(expr).c_str());
+    default: throw_failure(NW_INVALID, -1, "%s depends on data", print(expr).c_str());
   }
 }
 

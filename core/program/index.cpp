@@ -18,8 +18,8 @@ constexpr std::array<std::string_view, 6> kComparisons = {"lt", "le", "gt", "ge"
 bool contains(const auto& names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
 
 [[noreturn]] void overflow(const std::string& name, int64_t a, int64_t b) {
-  fail(NW_INVALID, -1, "%s of %lld and %lld does not fit in 64 bits", name.c_str(), static_cast<long long>(a),
-       static_cast<long long>(b));
+  throw_failure(NW_INVALID, -1, "%s of %lld and %lld does not fit in 64 bits", name.c_str(), static_cast<long long>(a),
+                static_cast<long long>(b));
 }
 
 int64_t compare(const std::string& name, int64_t a, int64_t b) {
@@ -31,7 +31,7 @@ int64_t compare(const std::string& name, int64_t a, int64_t b) {
 }
 
 int64_t divide(const std::string& name, int64_t a, int64_t b) {
-  if (b == 0) fail(NW_INVALID, -1, "%s of %lld by 0", name.c_str(), static_cast<long long>(a));
+  if (b == 0) throw_failure(NW_INVALID, -1, "%s of %lld by 0", name.c_str(), static_cast<long long>(a));
   if (b == -1) {
     if (name == "remainder") return 0;
     if (a == std::numeric_limits<int64_t>::min()) overflow(name, a, b);

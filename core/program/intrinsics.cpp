@@ -60,7 +60,7 @@ class ProductReader {
   using Moves = std::map<std::string, int64_t>;  // the loops of the nest in the subscripts of an access, with their factors
 
   [[noreturn]] void bad(const std::string& why) const {
-    fail(NW_INVALID, -1, "loop '%s' is not the product '%s': %s", loop_.name.c_str(), intrinsic_.name, why.c_str());
+    throw_failure(NW_INVALID, -1, "loop '%s' is not the product '%s': %s", loop_.name.c_str(), intrinsic_.name, why.c_str());
   }
 
   const Store& store() const { return block_->body[0]; }
@@ -169,7 +169,7 @@ const Intrinsic& need_intrinsic(const std::string& name) {
     if (name == each.name) return each;
     names += (names.empty() ? "" : ", ") + std::string(each.name);
   }
-  fail(NW_INVALID, -1, "there is no intrinsic '%s'; there are: %s", name.c_str(), names.c_str());
+  throw_failure(NW_INVALID, -1, "there is no intrinsic '%s'; there are: %s", name.c_str(), names.c_str());
 }
 
 Product require_product(const For& loop) { return ProductReader(loop).run(); }

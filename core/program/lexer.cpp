@@ -176,12 +176,13 @@ size_t utf8_size(std::string_view text) {
 }  // namespace
 
 std::vector<Token> tokenize(std::string_view text) {
-  if (text.size() > kMaxText) fail(NW_INVALID, -1, "the text of the program has %zu bytes; at most %zu", text.size(), kMaxText);
+  if (text.size() > kMaxText)
+    throw_failure(NW_INVALID, -1, "the text of the program has %zu bytes; at most %zu", text.size(), kMaxText);
   return Lexer(text).run();
 }
 
 void fail_at(int line, int column, const std::string& message) {
-  fail(NW_INVALID, -1, "line %d, column %d: %s", line, column, message.c_str());
+  throw_failure(NW_INVALID, -1, "line %d, column %d: %s", line, column, message.c_str());
 }
 
 bool is_name(std::string_view text) {

@@ -53,7 +53,7 @@ ExprPtr condition(const std::string& function, std::vector<ExprPtr> operands) {
   for (const ExprPtr& operand : operands) {
     if (operand->dtype == DType::boolean) continue;
     const char* const word = function == "logical_and" ? "and" : function == "logical_or" ? "or" : "not";
-    fail(NW_INVALID, -1, "'%s': %s is %s; expected bool", word, print(operand).c_str(), name_of(operand->dtype));
+    throw_failure(NW_INVALID, -1, "'%s': %s is %s; expected bool", word, print(operand).c_str(), name_of(operand->dtype));
   }
   return make_call(function, std::move(operands));
 }
@@ -62,9 +62,10 @@ ExprPtr apply(const Operator& found, const ExprPtr& left, const ExprPtr& right) 
   const bool of_index = left->dtype == DType::index && right->dtype == DType::index;
   if (found.strength <= kAnd) return condition(found.function, {left, right});
   if (found.sign == std::string_view("//") && !of_index)
-    fail(NW_INVALID, -1, "'//': expected operands of index; write floor(a / b) for floating point, div(a, b) for integers");
+    throw_failure(NW_INVALID, -1,
+                  "'//': expected operands of index; write floor(a / b) for floating point, div(a, b) for integers");
   if (found.sign == std::string_view("/") && (of_index || is_integer(left->dtype)))
-    fail(NW_INVALID, -1, "'/': expected floating point; write a // b for index, div(a, b), which truncates, for integers");
+    throw_failure(NW_INVALID, -1, "'/': expected floating point; write a // b for index, div(a, b), which truncates, for integers");
   return make_call(found.function, {left, right});
 }
 
@@ -74,10 +75,11 @@ ExprPtr call_of(const std::string& written, const std::vector<ExprPtr>& operands
     return make_clamp(operands[0], operands[1], operands[2]);
   if (written == "min" || written == "max") {
     const char* const name = written == "min" ? "minimum" : "maximum";
-    if (!of_index) fail(NW_INVALID, -1, "'%s': expected operands of index; write %s(a, b) for others", written.c_str(), name);
+    if (!of_index)
+      throw_failure(NW_INVALID, -1, "'%s': expected operands of index; write %s(a, b) for others", written.c_str(), name);
     return make_call(name, operands);
   }
-  if (written == "floor_div") fail(NW_INVALID, -1, "floor_div is written a // b");
+  if (written == "floor_div") throw_failure(NW_INVALID, -1, "floor_div is written a // b");
   return make_call(written, operands);
 }
 

@@ -114,11 +114,11 @@ bool Races::check_pair(const Unit& unit, int depth, const Pair& pair, const Acce
     if (why.empty()) return true;
     const For& loop = *unit.path.loops[depth];
     const auto point = affine.system.point(unknowns_of(runs.a.loops)).value();
-    fail(NW_INVALID, -1, "loop '%s' is %s, but %s%s %s %s, and %s%s %s it%s%s", loop.name.c_str(), kind_of(loop),
-         at(tell_loops(pair.a, runs.a, point)).c_str(), pair.a.unit->name().c_str(), a.is_write ? "writes" : "reads",
-         tell_element(a, target, point).c_str(), at(tell_loops(pair.b, runs.b, point)).c_str(), pair.b.unit->name().c_str(),
-         b.is_write ? "writes" : "reads", tell_sizes(current_, affine.system, point).c_str(),
-         why == "-" ? "" : ("; " + why).c_str());
+    throw_failure(NW_INVALID, -1, "loop '%s' is %s, but %s%s %s %s, and %s%s %s it%s%s", loop.name.c_str(), kind_of(loop),
+                  at(tell_loops(pair.a, runs.a, point)).c_str(), pair.a.unit->name().c_str(), a.is_write ? "writes" : "reads",
+                  tell_element(a, target, point).c_str(), at(tell_loops(pair.b, runs.b, point)).c_str(),
+                  pair.b.unit->name().c_str(), b.is_write ? "writes" : "reads", tell_sizes(current_, affine.system, point).c_str(),
+                  why == "-" ? "" : ("; " + why).c_str());
   });
 }
 
@@ -155,22 +155,22 @@ void Races::check_stages(const Unit& unit, int depth) const {
     copied.insert(copy->body[0].buffer);
   }
   if (count == 0 || count == loop->body.size())
-    fail(NW_INVALID, -1, "loop '%s' is pipelined, but %s; expected copies into allocated buffers, and then what uses them",
-         loop->name.c_str(),
-         count == 0 ? "its first statement is no copy into an allocated buffer" : "all of its statements are copies");
+    throw_failure(NW_INVALID, -1, "loop '%s' is pipelined, but %s; expected copies into allocated buffers, and then what uses them",
+                  loop->name.c_str(),
+                  count == 0 ? "its first statement is no copy into an allocated buffer" : "all of its statements are copies");
   for (size_t i = 0; i < count; ++i) {
     const Block& copy = *copy_in(loop->body[i]);
     const std::string& target = copy.body[0].buffer;
     const std::string why = shared_why(unit, depth, *find_buffer(current_, target));
     if (!why.empty())
-      fail(NW_INVALID, -1, "loop '%s' is pipelined, but '%s' cannot be one for each iteration: %s", loop->name.c_str(),
-           target.c_str(), why.c_str());
+      throw_failure(NW_INVALID, -1, "loop '%s' is pipelined, but '%s' cannot be one for each iteration: %s", loop->name.c_str(),
+                    target.c_str(), why.c_str());
     for (const Unit& other : units_) {
       if (!is_under(other, loop, depth)) continue;
       for_each_load(copy, [&](const Expr& load) {
         if (writes(other.body, load.name) || writes(other.init, load.name))
-          fail(NW_INVALID, -1, "loop '%s' is pipelined, but block '%s' copies '%s', which block '%s' of the loop writes",
-               loop->name.c_str(), copy.name.c_str(), load.name.c_str(), other.name().c_str());
+          throw_failure(NW_INVALID, -1, "loop '%s' is pipelined, but block '%s' copies '%s', which block '%s' of the loop writes",
+                        loop->name.c_str(), copy.name.c_str(), load.name.c_str(), other.name().c_str());
       });
     }
   }
@@ -234,8 +234,8 @@ void Races::check_nest(const Buffer& buffer) const {
                                        [](const ForPtr& loop) { return loop->kind == For::Kind::bind; });
     if (first == nullptr) first = &unit;
     if (is_bound && unit.path.at[0] != first->path.at[0])
-      fail(NW_INVALID, -1, "'%s' is %s, but blocks '%s' and '%s' use it in two nests", buffer.name.c_str(),
-           buffer.scope == Buffer::Scope::local ? "local" : "shared", first->name().c_str(), unit.name().c_str());
+      throw_failure(NW_INVALID, -1, "'%s' is %s, but blocks '%s' and '%s' use it in two nests", buffer.name.c_str(),
+                    buffer.scope == Buffer::Scope::local ? "local" : "shared", first->name().c_str(), unit.name().c_str());
   }
 }
 
@@ -248,9 +248,9 @@ void Races::check_shared(const Buffer& buffer) const {
       if (loop.kind != For::Kind::bind || is_thread(loop)) continue;
       const std::string why = shared_why(unit, depth, buffer);
       if (!why.empty())
-        fail(NW_INVALID, -1, "'%s' is %s and cannot be one for each iteration of the loop '%s', which is bound to %s: %s",
-             buffer.name.c_str(), buffer.scope == Buffer::Scope::local ? "local" : "shared", loop.name.c_str(), loop.thread.c_str(),
-             why.c_str());
+        throw_failure(NW_INVALID, -1, "'%s' is %s and cannot be one for each iteration of the loop '%s', which is bound to %s: %s",
+                      buffer.name.c_str(), buffer.scope == Buffer::Scope::local ? "local" : "shared", loop.name.c_str(),
+                      loop.thread.c_str(), why.c_str());
     }
   }
 }
@@ -287,8 +287,8 @@ void Races::check_owner(const Buffer& buffer, const Pair& pair, const Access& a,
   const int depth_b = depth_of_thread(pair.b, thread);
   for (const auto& [part, depth] : {std::pair{&pair.a, depth_a}, std::pair{&pair.b, depth_b}}) {
     if (depth < 0)
-      fail(NW_INVALID, -1, "'%s' is local, but block '%s' uses it outside of the loops that are bound to %s", buffer.name.c_str(),
-           part->unit->name().c_str(), thread.c_str());
+      throw_failure(NW_INVALID, -1, "'%s' is local, but block '%s' uses it outside of the loops that are bound to %s",
+                    buffer.name.c_str(), part->unit->name().c_str(), thread.c_str());
   }
   int blocks = 0;  // the loops around both up to the last that is bound to blocks: each iteration of them has its own buffer
   for (int d = 0; d < pair.common; ++d) {
@@ -304,10 +304,10 @@ void Races::check_owner(const Buffer& buffer, const Pair& pair, const Access& a,
     equate(affine, target, element(affine, b, other));
     if (affine.system.is_empty()) return false;
     const auto point = affine.system.point(unknowns_of(one.loops)).value();
-    fail(NW_INVALID, -1, "'%s' is local, but %s belongs to two threads: %s%s uses it, and %s%s%s", buffer.name.c_str(),
-         tell_element(a, target, point).c_str(), at(tell_loops(pair.a, one, point)).c_str(), pair.a.unit->name().c_str(),
-         at(tell_loops(pair.b, other, point)).c_str(), pair.b.unit->name().c_str(),
-         tell_sizes(current_, affine.system, point).c_str());
+    throw_failure(NW_INVALID, -1, "'%s' is local, but %s belongs to two threads: %s%s uses it, and %s%s%s", buffer.name.c_str(),
+                  tell_element(a, target, point).c_str(), at(tell_loops(pair.a, one, point)).c_str(), pair.a.unit->name().c_str(),
+                  at(tell_loops(pair.b, other, point)).c_str(), pair.b.unit->name().c_str(),
+                  tell_sizes(current_, affine.system, point).c_str());
   });
 }
 

@@ -50,7 +50,7 @@ ExprPtr identity_of(const std::string& combine, DType dtype) {
   if (combine == "logical_and" || combine == "logical_or") return make_cast(dtype, make_integer(combine == "logical_and" ? 1 : 0));
   if (combine == "maximum" || combine == "minimum") return extreme(dtype, combine == "minimum");
   if (combine != "add" && combine != "mul")
-    fail(NW_INVALID, -1, "internal error: '%s' is no combining function of a reduction", combine.c_str());
+    throw_failure(NW_INVALID, -1, "internal error: '%s' is no combining function of a reduction", combine.c_str());
   return make_cast(dtype, make_integer(combine == "mul" ? 1 : 0));
 }
 

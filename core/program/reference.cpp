@@ -80,7 +80,7 @@ void Reference::check() const {
     require_bounds(unit);
     require_spatial(unit);
     if (cover(program_, unit) != Coverage::once)
-      fail(NW_INVALID, -1, "block '%s' does not run exactly once for each point of its axes", unit.name().c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' does not run exactly once for each point of its axes", unit.name().c_str());
   }
   const std::vector<Part> all = parts(units_);
   for (const Part& part : all) {
@@ -118,10 +118,10 @@ void Reference::require_bounds(const Unit& unit, const Access& access, size_t di
     if (affine.system.is_empty()) return false;
     const auto point = affine.system.point().value();
     const std::string sizes = tell_sizes(program_, affine.system, point);
-    fail(NW_INVALID, -1, "%sblock '%s' %s %s, out of bounds: dimension %zu of '%s' is %lld%s",
-         at(tell_axes(unit, one, point)).c_str(), unit.name().c_str(), access.is_write ? "writes" : "reads",
-         show(access, indices, point).c_str(), dim, access.buffer->name.c_str(), static_cast<long long>(value_of(end, point)),
-         sizes.c_str());
+    throw_failure(NW_INVALID, -1, "%sblock '%s' %s %s, out of bounds: dimension %zu of '%s' is %lld%s",
+                  at(tell_axes(unit, one, point)).c_str(), unit.name().c_str(), access.is_write ? "writes" : "reads",
+                  show(access, indices, point).c_str(), dim, access.buffer->name.c_str(),
+                  static_cast<long long>(value_of(end, point)), sizes.c_str());
   });
 }
 
@@ -143,10 +143,11 @@ void Reference::require_spatial(const Unit& unit) const {
       equate(affine, target, element(affine, b, other));
       if (affine.system.is_empty()) return false;
       const auto point = affine.system.point().value();
-      fail(NW_INVALID, -1,
-           "axis '%s' of block '%s' is spatial, but at %s and at %s it touches one element, %s%s; a C axis keeps its order",
-           differs.name.c_str(), unit.name().c_str(), tell_axes(unit, one, point).c_str(), tell_axes(unit, other, point).c_str(),
-           show(a, target, point).c_str(), tell_sizes(program_, affine.system, point).c_str());
+      throw_failure(
+          NW_INVALID, -1,
+          "axis '%s' of block '%s' is spatial, but at %s and at %s it touches one element, %s%s; a C axis keeps its order",
+          differs.name.c_str(), unit.name().c_str(), tell_axes(unit, one, point).c_str(), tell_axes(unit, other, point).c_str(),
+          show(a, target, point).c_str(), tell_sizes(program_, affine.system, point).c_str());
     });
   };
   for (const Access& a : unit.body) {
@@ -178,9 +179,9 @@ void Reference::require_quiet_init(const Part& init, const Part& other) const {
         equate(affine, target, element(affine, b, two));
         if (affine.system.is_empty()) return false;
         const auto point = affine.system.point(unknowns_of(two.loops)).value();
-        fail(NW_INVALID, -1, "%sblock '%s' %s %s within the reduction of block '%s', whose init %s it",
-             at(tell_loops(other, two, point)).c_str(), other.unit->name().c_str(), b.is_write ? "writes" : "reads",
-             show(a, target, point).c_str(), init.unit->name().c_str(), a.is_write ? "sets" : "reads");
+        throw_failure(NW_INVALID, -1, "%sblock '%s' %s %s within the reduction of block '%s', whose init %s it",
+                      at(tell_loops(other, two, point)).c_str(), other.unit->name().c_str(), b.is_write ? "writes" : "reads",
+                      show(a, target, point).c_str(), init.unit->name().c_str(), a.is_write ? "sets" : "reads");
       });
     }
   }
@@ -226,8 +227,8 @@ void Reference::require_written(const Part& reader, const Access& access) const 
   for (int d = 0; d < all_loops; ++d)
     loops += (d == 0 ? "" : " ") + reader.unit->path.loops[d]->name + "=" + std::to_string((*point)[key_count(*reader.unit, d)]);
   for (size_t d = 0; d < buffer.shape.size(); ++d) element += (d == 0 ? "" : ", ") + std::to_string((*point)[depth + d]);
-  fail(NW_INVALID, -1, "%sblock '%s' reads %s[%s], which nothing has written before", at(loops).c_str(),
-       reader.unit->name().c_str(), buffer.name.c_str(), element.c_str());
+  throw_failure(NW_INVALID, -1, "%sblock '%s' reads %s[%s], which nothing has written before", at(loops).c_str(),
+                reader.unit->name().c_str(), buffer.name.c_str(), element.c_str());
 }
 
 void Reference::require_complete(const Buffer& output) const {
@@ -261,7 +262,7 @@ void Reference::require_complete(const Buffer& output) const {
   if (!point) return;
   std::string element;
   for (size_t d = 0; d < output.shape.size(); ++d) element += (d == 0 ? "" : ", ") + std::to_string((*point)[d]);
-  fail(NW_INVALID, -1, "%s[%s] is never written", output.name.c_str(), element.c_str());
+  throw_failure(NW_INVALID, -1, "%s[%s] is never written", output.name.c_str(), element.c_str());
 }
 
 bool same_elements(const Access& a, const Access& b) {

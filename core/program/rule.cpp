@@ -14,7 +14,7 @@ constexpr size_t kMaxRule = 1 << 14;  // bytes; a % has its left side twice, so 
 std::string show(const ExprPtr& expr);
 
 void require_short(size_t size) {
-  if (size > kMaxRule) fail(NW_INVALID, -1, "a dimension is too long for a shape rule; expected fewer %% in each other");
+  if (size > kMaxRule) throw_failure(NW_INVALID, -1, "a dimension is too long for a shape rule; expected fewer %% in each other");
 }
 
 std::string show_call(const Expr& call) {
@@ -34,7 +34,7 @@ std::string show(const ExprPtr& expr) {
       return expr->integer < 0 ? "(0-" + std::to_string(expr->integer).substr(1) + ")" : std::to_string(expr->integer);
     case Expr::Kind::name: return expr->name;
     case Expr::Kind::call: return show_call(*expr);
-    default: fail(NW_INVALID, -1, "%s is no dimension", print(expr).c_str());
+    default: throw_failure(NW_INVALID, -1, "%s is no dimension", print(expr).c_str());
   }
 }
 

@@ -57,8 +57,8 @@ bool is_newer(std::string_view line) {
 void read_first(Lines* lines) {
   const std::string_view line = lines->done() ? "" : lines->take();
   if (line == kFirst) return;
-  fail(NW_INVALID, -1, "saved program: it begins with '%s'; expected '%s'%s", shown(line).c_str(), std::string(kFirst).c_str(),
-       is_newer(line) ? ": a newer Narrows saved it" : "");
+  throw_failure(NW_INVALID, -1, "saved program: it begins with '%s'; expected '%s'%s", shown(line).c_str(),
+                std::string(kFirst).c_str(), is_newer(line) ? ": a newer Narrows saved it" : "");
 }
 
 // Throws what the work throws, with the line of the part that it is about.
@@ -81,8 +81,8 @@ Schedule read_program(Lines* lines, std::string_view digest_expected) {
     Program program = parse(text);
     const std::string found = digest(program);
     if (found != digest_expected)
-      fail(NW_INVALID, -1, "'%s' was changed: its digest is %s; expected %s", program.name.c_str(), found.c_str(),
-           shown(digest_expected).c_str());
+      throw_failure(NW_INVALID, -1, "'%s' was changed: its digest is %s; expected %s", program.name.c_str(), found.c_str(),
+                    shown(digest_expected).c_str());
     return Schedule(std::move(program));
   });
 }
@@ -100,8 +100,8 @@ Schedule read_steps(Lines* lines, Schedule schedule) {
 SavedProgram read_one(Lines* lines) {
   std::string_view rest;
   if (!lines->take("digest ", &rest))
-    fail(NW_INVALID, -1, "saved program, line %d: '%s'; expected 'digest' and that of the program that follows",
-         lines->number() + 1, shown(lines->peek()).c_str());
+    throw_failure(NW_INVALID, -1, "saved program, line %d: '%s'; expected 'digest' and that of the program that follows",
+                  lines->number() + 1, shown(lines->peek()).c_str());
   SavedProgram out{read_program(lines, rest), {}};
   while (lines->take("schedule ", &rest)) {
     const std::string plugin(rest);
@@ -112,9 +112,9 @@ SavedProgram read_one(Lines* lines) {
 
 void require_adjoint(const Program& found, const Program& program) {
   if (!is_adjoint(found, program))
-    fail(NW_INVALID, -1,
-         "'%s' is not the adjoint of '%s', which is before it; expected what nw_program_vjp() of this Narrows gives",
-         found.name.c_str(), program.name.c_str());
+    throw_failure(NW_INVALID, -1,
+                  "'%s' is not the adjoint of '%s', which is before it; expected what nw_program_vjp() of this Narrows gives",
+                  found.name.c_str(), program.name.c_str());
 }
 
 }  // namespace

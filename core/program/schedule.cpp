@@ -48,7 +48,7 @@ constexpr std::array<NamedStep, 21> kSteps = {{
 const NamedStep& need_step(const std::string& name) {
   const auto found = std::find_if(kSteps.begin(), kSteps.end(), [&](const NamedStep& step) { return step.name == name; });
   if (found == kSteps.end())
-    fail(NW_INVALID, -1, "there is no step '%s'%s", name.c_str(), did_you_mean(name, step_names()).c_str());
+    throw_failure(NW_INVALID, -1, "there is no step '%s'%s", name.c_str(), did_you_mean(name, step_names()).c_str());
   return *found;
 }
 
@@ -58,7 +58,7 @@ void require_text(const Program& program) {
   try {
     parse(print(program));
   } catch (const Failure& failure) {
-    fail(NW_INVALID, -1, "the resulting program cannot be kept as text: %s", failure.message.c_str());
+    throw_failure(NW_INVALID, -1, "the resulting program cannot be kept as text: %s", failure.message.c_str());
   }
 }
 

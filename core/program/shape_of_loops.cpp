@@ -18,8 +18,8 @@ constexpr int64_t kMaxLanes = 1024, kMaxUnrolled = 4096;  // of one loop; stores
 int64_t require_constant(const For& loop, const char* kind) {
   const auto extent = constant(loop.extent);
   if (!extent)
-    fail(NW_INVALID, -1, "loop '%s' is %s and needs a constant extent, not %s", loop.name.c_str(), kind,
-         print(loop.extent).c_str());
+    throw_failure(NW_INVALID, -1, "loop '%s' is %s and needs a constant extent, not %s", loop.name.c_str(), kind,
+                  print(loop.extent).c_str());
   return *extent;
 }
 
@@ -59,14 +59,14 @@ struct Threads {
   void add(const For& loop, const std::vector<const For*>& around) {
     for (const For* const outer : around) {
       if (outer->thread == loop.thread)
-        fail(NW_INVALID, -1, "loop '%s' is bound to %s, as is the loop '%s' around it", loop.name.c_str(), loop.thread.c_str(),
-             outer->name.c_str());
+        throw_failure(NW_INVALID, -1, "loop '%s' is bound to %s, as is the loop '%s' around it", loop.name.c_str(),
+                      loop.thread.c_str(), outer->name.c_str());
     }
     const auto [found, is_new] = of_nest.emplace(loop.thread, &loop);
     if (!is_new && !same(found->second->extent, loop.extent))
-      fail(NW_INVALID, -1, "loops '%s' and '%s' of one kernel are bound to %s, but their extents are %s and %s",
-           found->second->name.c_str(), loop.name.c_str(), loop.thread.c_str(), print(found->second->extent).c_str(),
-           print(loop.extent).c_str());
+      throw_failure(NW_INVALID, -1, "loops '%s' and '%s' of one kernel are bound to %s, but their extents are %s and %s",
+                    found->second->name.c_str(), loop.name.c_str(), loop.thread.c_str(), print(found->second->extent).c_str(),
+                    print(loop.extent).c_str());
   }
 };
 
@@ -74,14 +74,14 @@ struct Threads {
 
 void require_shape(const For& loop) {
   if (loop.kind == For::Kind::vectorize && require_constant(loop, "vectorized") > kMaxLanes)
-    fail(NW_INVALID, -1, "loop '%s' is vectorized over %s iterations; at most %lld are possible", loop.name.c_str(),
-         print(loop.extent).c_str(), static_cast<long long>(kMaxLanes));
+    throw_failure(NW_INVALID, -1, "loop '%s' is vectorized over %s iterations; at most %lld are possible", loop.name.c_str(),
+                  print(loop.extent).c_str(), static_cast<long long>(kMaxLanes));
   if (loop.kind == For::Kind::tensorize) require_product(loop);
   if (loop.kind != For::Kind::unroll) return;
   require_constant(loop, "unrolled");
   if (stores({std::make_shared<const For>(loop)}) > kMaxUnrolled)
-    fail(NW_INVALID, -1, "unrolling loop '%s' gives more than %lld stores", loop.name.c_str(),
-         static_cast<long long>(kMaxUnrolled));
+    throw_failure(NW_INVALID, -1, "unrolling loop '%s' gives more than %lld stores", loop.name.c_str(),
+                  static_cast<long long>(kMaxUnrolled));
 }
 
 void require_threads(const Program& program) {

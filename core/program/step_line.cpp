@@ -67,8 +67,8 @@ class StepReader {
 
   [[noreturn]] void bad(const std::string& expected) {
     const std::string found = at_ < text_.size() ? "'" + std::string(text_.substr(at_, 1)) + "'" : "the end";
-    fail(NW_INVALID, -1, "step '%s': column %zu: found %s, expected %s", std::string(text_.substr(0, 80)).c_str(), at_ + 1,
-         found.c_str(), expected.c_str());
+    throw_failure(NW_INVALID, -1, "step '%s': column %zu: found %s, expected %s", std::string(text_.substr(0, 80)).c_str(), at_ + 1,
+                  found.c_str(), expected.c_str());
   }
 
   std::string word(const char* what) {
@@ -145,7 +145,7 @@ class StepReader {
 };
 
 StepLine StepLine::parse(std::string_view text) {
-  if (text.size() > kMaxLine) fail(NW_INVALID, -1, "a step has %zu bytes; at most %zu are read", text.size(), kMaxLine);
+  if (text.size() > kMaxLine) throw_failure(NW_INVALID, -1, "a step has %zu bytes; at most %zu are read", text.size(), kMaxLine);
   return StepReader(text).read();
 }
 
@@ -170,13 +170,13 @@ const StepLine::Value* StepLine::find(const char* key) const {
 
 const StepLine::Value& StepLine::need(const char* key) const {
   const Value* const found = find(key);
-  if (found == nullptr) fail(NW_INVALID, -1, "the argument '%s' is missing", key);
+  if (found == nullptr) throw_failure(NW_INVALID, -1, "the argument '%s' is missing", key);
   return *found;
 }
 
 const std::string& StepLine::text(const char* key) const {
   const auto* const value = std::get_if<std::string>(&need(key));
-  if (value == nullptr) fail(NW_INVALID, -1, "argument '%s': expected a string in quotes", key);
+  if (value == nullptr) throw_failure(NW_INVALID, -1, "argument '%s': expected a string in quotes", key);
   return *value;
 }
 
@@ -184,7 +184,7 @@ std::string StepLine::text(const char* key, const char* or_else) const { return 
 
 int64_t StepLine::number(const char* key) const {
   const auto* const value = std::get_if<int64_t>(&need(key));
-  if (value == nullptr) fail(NW_INVALID, -1, "argument '%s': expected an integer", key);
+  if (value == nullptr) throw_failure(NW_INVALID, -1, "argument '%s': expected an integer", key);
   return *value;
 }
 
@@ -192,7 +192,7 @@ int64_t StepLine::number(const char* key, int64_t or_else) const { return find(k
 
 const std::vector<std::string>& StepLine::texts(const char* key) const {
   const auto* const value = std::get_if<std::vector<std::string>>(&need(key));
-  if (value == nullptr) fail(NW_INVALID, -1, "argument '%s': expected a list of strings", key);
+  if (value == nullptr) throw_failure(NW_INVALID, -1, "argument '%s': expected a list of strings", key);
   return *value;
 }
 
@@ -202,7 +202,7 @@ std::vector<std::string> StepLine::texts(const char* key, const std::vector<std:
 
 std::vector<StepLine::Number> StepLine::numbers(const char* key) const {
   const auto* const value = std::get_if<std::vector<Number>>(&need(key));
-  if (value == nullptr) fail(NW_INVALID, -1, "argument '%s': expected a list of integers", key);
+  if (value == nullptr) throw_failure(NW_INVALID, -1, "argument '%s': expected a list of integers", key);
   return *value;
 }
 
@@ -212,7 +212,7 @@ void StepLine::allow(std::initializer_list<const char*> keys) const {
     if (std::any_of(keys.begin(), keys.end(), is_it)) continue;
     std::string known;
     for (const char* key : keys) known += (known.empty() ? "" : ", ") + std::string(key);
-    fail(NW_INVALID, -1, "unknown argument '%s'; expected one of: %s", argument.first.c_str(), known.c_str());
+    throw_failure(NW_INVALID, -1, "unknown argument '%s'; expected one of: %s", argument.first.c_str(), known.c_str());
   }
 }
 

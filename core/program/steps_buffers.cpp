@@ -55,7 +55,7 @@ size_t top_of(const Program& program, const std::string& block) {
     const std::vector<std::string> names = block_names({program.body[i]});
     if (std::find(names.begin(), names.end(), block) != names.end()) return i;
   }
-  fail(NW_FAILED, -1, "block '%s' is missing", block.c_str());
+  throw_failure(NW_FAILED, -1, "block '%s' is missing", block.c_str());
 }
 
 // A new buffer beside an old one, and the block that copies, in both programs. `place` says where in each the copy stands.
@@ -71,9 +71,10 @@ class Cache {
     users_ = {block_};
     for (const std::string& name : line.texts("consumers", {})) users_.insert(need_block(all, name).block->name);
     const Buffer* const found = find_buffer(draft.current, line.text("buffer"));
-    if (found == nullptr) fail(NW_INVALID, -1, "there is no buffer '%s'", line.text("buffer").c_str());
+    if (found == nullptr) throw_failure(NW_INVALID, -1, "there is no buffer '%s'", line.text("buffer").c_str());
     old_ = *found;
-    if (old_.optional) fail(NW_INVALID, -1, "'%s' is optional; only a tensor that is always there is copied", old_.name.c_str());
+    if (old_.optional)
+      throw_failure(NW_INVALID, -1, "'%s' is optional; only a tensor that is always there is copied", old_.name.c_str());
     const std::string scope = line.text("scope", "global");
     cached_ = old_;
     cached_.role = Buffer::Role::allocated;
@@ -93,9 +94,9 @@ class Cache {
   void write() {
     for (const Path& path : paths(draft_.current)) {
       if (path.block->name != block_ && stores(*path.block, old_.name))
-        fail(NW_INVALID, -1, "'%s' is written by block '%s', too", old_.name.c_str(), path.block->name.c_str());
+        throw_failure(NW_INVALID, -1, "'%s' is written by block '%s', too", old_.name.c_str(), path.block->name.c_str());
       if (path.block->name == block_ && !stores(*path.block, old_.name))
-        fail(NW_INVALID, -1, "block '%s' does not write '%s'", block_.c_str(), old_.name.c_str());
+        throw_failure(NW_INVALID, -1, "block '%s' does not write '%s'", block_.c_str(), old_.name.c_str());
     }
     require_unread();
     apply(false);
@@ -117,14 +118,14 @@ class Cache {
     const std::vector<Path> all = paths(draft_.reference);
     for (const std::string& user : users_)
       if (!loads(*need_block(all, user).block, old_.name))
-        fail(NW_INVALID, -1, "block '%s' does not read '%s'", user.c_str(), old_.name.c_str());
+        throw_failure(NW_INVALID, -1, "block '%s' does not read '%s'", user.c_str(), old_.name.c_str());
     const auto [first, last] = tops(draft_.reference);
     Program nests;
     nests.body.assign(draft_.reference.body.begin() + static_cast<std::ptrdiff_t>(first),
                       draft_.reference.body.begin() + static_cast<std::ptrdiff_t>(last) + 1);
     for (const Path& path : paths(nests))
       if (stores(*path.block, old_.name))
-        fail(
+        throw_failure(
             NW_INVALID, -1, "block '%s' writes '%s' %s", path.block->name.c_str(), old_.name.c_str(),
             first == last ? ("within the same loops as block '" + block_ + "'").c_str() : "before the last of the blocks reads it");
   }
@@ -135,8 +136,8 @@ class Cache {
     nest.body = {draft_.reference.body[top_of(draft_.reference, block_)]};
     for (const Path& path : paths(nest))
       if (path.block->name != block_ && loads(*path.block, old_.name))
-        fail(NW_INVALID, -1, "block '%s' reads '%s' within the same loops as block '%s'", path.block->name.c_str(),
-             old_.name.c_str(), block_.c_str());
+        throw_failure(NW_INVALID, -1, "block '%s' reads '%s' within the same loops as block '%s'", path.block->name.c_str(),
+                      old_.name.c_str(), block_.c_str());
   }
 
   void apply(bool is_read) {
@@ -169,7 +170,7 @@ struct Layout {
 Layout parse_layout(const std::string& text) {
   const size_t arrow = text.find("->");
   if (arrow == std::string::npos)
-    fail(NW_INVALID, -1, "the map '%s' has no '->'; expected the form 'i, j -> i // 8, j, i %% 8'", text.c_str());
+    throw_failure(NW_INVALID, -1, "the map '%s' has no '->'; expected the form 'i, j -> i // 8, j, i %% 8'", text.c_str());
   Layout out;
   Scope scope;
   const auto stripped = [](const std::string& part) {  // blanks in front would be an indented line
@@ -181,7 +182,7 @@ Layout parse_layout(const std::string& text) {
   while (names.at(Token::Kind::name)) {
     out.names.push_back(names.name("a name"));
     if (!scope.values.emplace(out.names.back(), DType::index).second)
-      fail(NW_INVALID, -1, "the map names '%s' twice", out.names.back().c_str());
+      throw_failure(NW_INVALID, -1, "the map names '%s' twice", out.names.back().c_str());
     if (!names.take(",")) break;
   }
   const std::string right = stripped(text.substr(arrow + 2));
@@ -200,8 +201,8 @@ std::vector<ExprPtr> new_shape(const Program& program, const Buffer& buffer, con
   for (const ExprPtr& subscript : layout.subscripts) {
     const auto range = range_of(subscript, ranges);
     if (!range || constant(range->low) != 0)
-      fail(NW_INVALID, -1, "the least value of '%s' has to be 0, for all elements of '%s'", print(subscript).c_str(),
-           buffer.name.c_str());
+      throw_failure(NW_INVALID, -1, "the least value of '%s' has to be 0, for all elements of '%s'", print(subscript).c_str(),
+                    buffer.name.c_str());
     const ExprPtr extent = simplify(range->high + 1);  // of no elements it may be negative, as N * 2 - 1
     out.push_back(is_never_negative(program, {}, nullptr, extent) ? extent : make_call("maximum", {extent, make_integer(0)}));
   }
@@ -221,8 +222,8 @@ void require_injective(const Program& program, const Buffer& buffer, const Layou
       for (const ExprPtr& subscript : layout.subscripts)
         affine.system.equal(affine.index(subscript, one), affine.index(subscript, other));
       if (affine.system.is_empty()) return false;
-      fail(NW_INVALID, -1, "the map puts two elements of '%s' that differ in %s into one place", buffer.name.c_str(),
-           layout.names[differs].c_str());
+      throw_failure(NW_INVALID, -1, "the map puts two elements of '%s' that differ in %s into one place", buffer.name.c_str(),
+                    layout.names[differs].c_str());
     });
   }
 }
@@ -243,14 +244,16 @@ void transform_layout(Draft& draft, const StepLine& line) {
   line.allow({"buffer", "map"});
   const Buffer old = need_allocation(draft.current, line.text("buffer"));
   if (!old.padding.empty())
-    fail(NW_INVALID, -1, "'%s' is padded along its dimensions as they are; expected transform_layout before pad", old.name.c_str());
+    throw_failure(NW_INVALID, -1, "'%s' is padded along its dimensions as they are; expected transform_layout before pad",
+                  old.name.c_str());
   const Layout layout = parse_layout(line.text("map"));
   if (layout.names.size() != old.shape.size())
-    fail(NW_INVALID, -1, "'%s' has %zu dimensions, but the map names %zu", old.name.c_str(), old.shape.size(), layout.names.size());
+    throw_failure(NW_INVALID, -1, "'%s' has %zu dimensions, but the map names %zu", old.name.c_str(), old.shape.size(),
+                  layout.names.size());
   try {
     require_injective(draft.current, old, layout);
   } catch (const Unproven& reason) {
-    fail(NW_INVALID, -1, "that the map keeps elements apart could not be proven: %s", reason.why.c_str());
+    throw_failure(NW_INVALID, -1, "that the map keeps elements apart could not be proven: %s", reason.why.c_str());
   }
   const std::vector<ExprPtr> shape = new_shape(draft.current, old, layout);
   const auto move = [&](const std::vector<ExprPtr>& subscripts) {
@@ -289,8 +292,8 @@ void pad(Draft& draft, const StepLine& line) {
   const auto rank = static_cast<int64_t>(need_allocation(draft.current, name).shape.size());
   const int64_t axis = line.number("axis"), elements = line.number("elements");
   if (axis < 0 || axis >= rank)
-    fail(NW_INVALID, -1, "axis %lld of '%s'; it has %lld dimensions, of which the first is 0", static_cast<long long>(axis),
-         name.c_str(), static_cast<long long>(rank));
+    throw_failure(NW_INVALID, -1, "axis %lld of '%s'; it has %lld dimensions, of which the first is 0",
+                  static_cast<long long>(axis), name.c_str(), static_cast<long long>(rank));
   for (Program* program : {&draft.reference, &draft.current}) {
     std::vector<int64_t>& padding = need_allocation(*program, name).padding;
     padding.resize(static_cast<size_t>(rank));

@@ -46,7 +46,7 @@ const Path& need_block(const std::vector<Path>& all, const std::string& name) {
   std::vector<std::string> names;
   names.reserve(all.size());
   for (const Path& path : all) names.push_back(path.block->name);
-  fail(NW_INVALID, -1, "there is no block '%s'%s", name.c_str(), did_you_mean(name, names).c_str());
+  throw_failure(NW_INVALID, -1, "there is no block '%s'%s", name.c_str(), did_you_mean(name, names).c_str());
 }
 
 ForPtr need_loop(const Program& program, const std::string& name) {
@@ -54,12 +54,14 @@ ForPtr need_loop(const Program& program, const std::string& name) {
   std::vector<std::string> names;
   collect_loops(program.body, names);
   const std::string parts = parts_of(name, names);
-  fail(NW_INVALID, -1, "there is no loop '%s'%s", name.c_str(), parts.empty() ? did_you_mean(name, names).c_str() : parts.c_str());
+  throw_failure(NW_INVALID, -1, "there is no loop '%s'%s", name.c_str(),
+                parts.empty() ? did_you_mean(name, names).c_str() : parts.c_str());
 }
 
 void require_unbound(const For& loop) {
   if (loop.kind == For::Kind::bind)
-    fail(NW_INVALID, -1, "loop '%s' is bound to %s; expected a loop without a thread", loop.name.c_str(), loop.thread.c_str());
+    throw_failure(NW_INVALID, -1, "loop '%s' is bound to %s; expected a loop without a thread", loop.name.c_str(),
+                  loop.thread.c_str());
 }
 
 std::vector<Path> paths_under(const Program& program, const std::string& loop) {
@@ -73,15 +75,15 @@ Buffer& need_allocation(Program& program, const std::string& name) {
   for (Buffer& buffer : program.allocations)
     if (buffer.name == name) return buffer;
   const bool is_tensor = find_buffer(program, name) != nullptr;
-  fail(NW_INVALID, -1, is_tensor ? "'%s' is a tensor of the caller's, not an allocated buffer" : "there is no buffer '%s'",
-       name.c_str());
+  throw_failure(NW_INVALID, -1, is_tensor ? "'%s' is a tensor of the caller's, not an allocated buffer" : "there is no buffer '%s'",
+                name.c_str());
 }
 
 Buffer::Scope parse_scope(const std::string& name) {
   if (name == "global") return Buffer::Scope::global;
   if (name == "shared") return Buffer::Scope::shared;
   if (name == "local") return Buffer::Scope::local;
-  fail(NW_INVALID, -1, "scope '%s' is none of global, shared and local", name.c_str());
+  throw_failure(NW_INVALID, -1, "scope '%s' is none of global, shared and local", name.c_str());
 }
 
 Stmt nest(const std::vector<For>& loops, Stmt inner) {

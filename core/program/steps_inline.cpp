@@ -17,8 +17,8 @@ void require_plain(const Block& block) {
   const bool is_spatial =
       std::all_of(block.axes.begin(), block.axes.end(), [](const Axis& axis) { return axis.kind == Axis::Kind::spatial; });
   if (!is_spatial || !block.init.empty())
-    fail(NW_INVALID, -1, "block '%s' has an R or C axis, or an init; expected S axes only, to put it into another block",
-         block.name.c_str());
+    throw_failure(NW_INVALID, -1, "block '%s' has an R or C axis, or an init; expected S axes only, to put it into another block",
+                  block.name.c_str());
 }
 
 // What the axes are where the subscripts, which are the axes themselves, have the given values.
@@ -28,14 +28,15 @@ Substitution solve(const Block& block, const std::vector<ExprPtr>& subscripts, c
     const bool is_name = subscripts[i]->kind == Expr::Kind::name;
     const auto is_it = [&](const Axis& axis) { return is_name && axis.name == subscripts[i]->name; };
     if (std::any_of(block.axes.begin(), block.axes.end(), is_it) && out.emplace(subscripts[i]->name, values[i]).second) continue;
-    fail(NW_INVALID, -1, "block '%s': expected a different axis as each subscript of its store, to put it into another block",
-         block.name.c_str());
+    throw_failure(NW_INVALID, -1,
+                  "block '%s': expected a different axis as each subscript of its store, to put it into another block",
+                  block.name.c_str());
   }
   for (const Axis& axis : block.axes) {
     if (out.count(axis.name) > 0) continue;
     if (constant(axis.extent) != 1)
-      fail(NW_INVALID, -1, "axis '%s' of block '%s' is in no subscript of its store; expected each axis in one", axis.name.c_str(),
-           block.name.c_str());
+      throw_failure(NW_INVALID, -1, "axis '%s' of block '%s' is in no subscript of its store; expected each axis in one",
+                    axis.name.c_str(), block.name.c_str());
     out.emplace(axis.name, make_integer(0));
   }
   return out;
@@ -78,21 +79,23 @@ void require_undisturbed(const Block& producer, const Block& reader) {
   if (reader.body.size() == 1 && reader.init.empty()) return;  // it loads before it stores
   for_each_load(producer, [&](const Expr& load) {
     if (stores(reader, load.name))
-      fail(NW_INVALID, -1, "block '%s' stores into '%s', which block '%s' reads", reader.name.c_str(), load.name.c_str(),
-           producer.name.c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' stores into '%s', which block '%s' reads", reader.name.c_str(), load.name.c_str(),
+                    producer.name.c_str());
   });
 }
 
 const Buffer& need_private(const Program& program, const Block& producer) {
   if (producer.body.size() != 1)
-    fail(NW_INVALID, -1, "block '%s' has %zu stores; expected one, to put it into another block", producer.name.c_str(),
-         producer.body.size());
+    throw_failure(NW_INVALID, -1, "block '%s' has %zu stores; expected one, to put it into another block", producer.name.c_str(),
+                  producer.body.size());
   const Buffer& buffer = *find_buffer(program, producer.body[0].buffer);
   if (buffer.role != Buffer::Role::allocated)
-    fail(NW_INVALID, -1, "block '%s' writes the tensor '%s'; expected an allocation", producer.name.c_str(), buffer.name.c_str());
+    throw_failure(NW_INVALID, -1, "block '%s' writes the tensor '%s'; expected an allocation", producer.name.c_str(),
+                  buffer.name.c_str());
   if (users(program, buffer.name, true).size() != 1)
-    fail(NW_INVALID, -1, "'%s' is written by other blocks than '%s', too", buffer.name.c_str(), producer.name.c_str());
-  if (reads(producer.body[0].value, buffer.name)) fail(NW_INVALID, -1, "block '%s' reads what it writes", producer.name.c_str());
+    throw_failure(NW_INVALID, -1, "'%s' is written by other blocks than '%s', too", buffer.name.c_str(), producer.name.c_str());
+  if (reads(producer.body[0].value, buffer.name))
+    throw_failure(NW_INVALID, -1, "block '%s' reads what it writes", producer.name.c_str());
   return buffer;
 }
 
@@ -107,7 +110,7 @@ void compute_inline(Draft& draft, const StepLine& line) {
   for (const std::string& reader : users(draft.current, buffer, false)) {
     require_undisturbed(producer, *need_block(all, reader).block);
     const std::string why = draft.verifier.moved(producer.name, reader, buffer, false);
-    if (!why.empty()) fail(NW_INVALID, -1, "%s", why.c_str());
+    if (!why.empty()) throw_failure(NW_INVALID, -1, "%s", why.c_str());
   }
   const Store& store = producer.body[0];
   int64_t parts = 0, made = 0;
@@ -115,7 +118,7 @@ void compute_inline(Draft& draft, const StepLine& line) {
   const Value value = [&](const std::vector<ExprPtr>& subscripts) {
     made += parts;
     if (made > 2 * kMaxParts)  // of the two programs
-      fail(NW_INVALID, -1, "'%s' is read too often; the program would have more than %d parts", buffer.c_str(), kMaxParts);
+      throw_failure(NW_INVALID, -1, "'%s' is read too often; the program would have more than %d parts", buffer.c_str(), kMaxParts);
     return substitute(store.value, solve(producer, store.indices, subscripts));
   };
   for (Program* program : {&draft.reference, &draft.current}) {
@@ -139,12 +142,12 @@ const Block& find_producer(const Program& program, const std::vector<Path>& all,
       return find_buffer(program, store.buffer)->role == Buffer::Role::allocated && loads(consumer, store.buffer);
     });
     if (feeds && found != nullptr)
-      fail(NW_INVALID, -1, "block '%s' reads what both '%s' and '%s' write", consumer.name.c_str(), found->name.c_str(),
-           block.name.c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' reads what both '%s' and '%s' write", consumer.name.c_str(), found->name.c_str(),
+                    block.name.c_str());
     if (feeds) found = &block;
   }
   if (found == nullptr)
-    fail(NW_INVALID, -1, "block '%s' reads no allocated buffer that another block writes", consumer.name.c_str());
+    throw_failure(NW_INVALID, -1, "block '%s' reads no allocated buffer that another block writes", consumer.name.c_str());
   return *found;
 }
 
@@ -154,7 +157,7 @@ std::vector<ExprPtr> load_place(const Block& consumer, const std::string& buffer
   for_each_load(consumer, [&](const Expr& load) {
     if (load.name != buffer) return;
     if (out && !same(*out, load.operands))
-      fail(NW_INVALID, -1, "block '%s' reads '%s' at two places", consumer.name.c_str(), buffer.c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' reads '%s' at two places", consumer.name.c_str(), buffer.c_str());
     out = load.operands;
   });
   return *out;
@@ -185,10 +188,11 @@ void require_all_points(const Program& program, const Block& producer, const Blo
   try {
     if (region(true).minus(region(false)).is_empty()) return;
   } catch (const Unproven& reason) {
-    fail(NW_INVALID, -1, "that block '%s' runs for each point of block '%s' could not be proven: %s", producer.name.c_str(),
-         consumer.name.c_str(), reason.why.c_str());
+    throw_failure(NW_INVALID, -1, "that block '%s' runs for each point of block '%s' could not be proven: %s",
+                  producer.name.c_str(), consumer.name.c_str(), reason.why.c_str());
   }
-  fail(NW_INVALID, -1, "block '%s' has points for which block '%s' does not run", consumer.name.c_str(), producer.name.c_str());
+  throw_failure(NW_INVALID, -1, "block '%s' has points for which block '%s' does not run", consumer.name.c_str(),
+                producer.name.c_str());
 }
 
 }  // namespace
@@ -202,7 +206,7 @@ void reverse_compute_inline(Draft& draft, const StepLine& line) {
   require_plain(producer);
   const std::string buffer = need_private(draft.current, producer).name;
   if (users(draft.current, buffer, false).size() != 1)
-    fail(NW_INVALID, -1, "'%s' has other readers than '%s'", buffer.c_str(), consumer.name.c_str());
+    throw_failure(NW_INVALID, -1, "'%s' has other readers than '%s'", buffer.c_str(), consumer.name.c_str());
   require_undisturbed(producer, consumer);
   const Store& store = producer.body[0];
   const Substitution axes = solve(consumer, load_place(consumer, buffer), store.indices);
@@ -212,12 +216,12 @@ void reverse_compute_inline(Draft& draft, const StepLine& line) {
   for (const Axis& axis : consumer.axes) {
     const ExprPtr& value = axes.at(axis.name);
     if (!is_never_negative(draft.current, domain, nullptr, value) || !is_within(draft.current, domain, nullptr, value, axis.extent))
-      fail(NW_INVALID, -1, "block '%s' writes elements of '%s' that block '%s' does not read", producer.name.c_str(),
-           buffer.c_str(), consumer.name.c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' writes elements of '%s' that block '%s' does not read", producer.name.c_str(),
+                    buffer.c_str(), consumer.name.c_str());
   }
   require_all_points(draft.current, producer, consumer, axes);
   const std::string why = draft.verifier.moved(producer.name, consumer.name, buffer, true);
-  if (!why.empty()) fail(NW_INVALID, -1, "%s", why.c_str());
+  if (!why.empty()) throw_failure(NW_INVALID, -1, "%s", why.c_str());
   std::vector<Store> body;
   for (const Store& old : consumer.body) {
     Store merged = old;

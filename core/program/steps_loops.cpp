@@ -38,15 +38,15 @@ std::vector<Stmt> substitute_below(const std::vector<Stmt>& body, const Substitu
 std::vector<ExprPtr> split_extents(const For& loop, const std::vector<StepLine::Number>& factors) {
   int64_t product = 1;
   for (const StepLine::Number& factor : factors) {
-    if (factor && *factor < 1) fail(NW_INVALID, -1, "a factor is at least 1, not %lld", static_cast<long long>(*factor));
+    if (factor && *factor < 1) throw_failure(NW_INVALID, -1, "a factor is at least 1, not %lld", static_cast<long long>(*factor));
     if (factor && (__builtin_mul_overflow(product, *factor, &product) || product > kMaxSplit))
-      fail(NW_INVALID, -1, "the product of the factors is more than %lld; expected smaller factors",
-           static_cast<long long>(kMaxSplit));
+      throw_failure(NW_INVALID, -1, "the product of the factors is more than %lld; expected smaller factors",
+                    static_cast<long long>(kMaxSplit));
   }
   const size_t unknown = std::count(factors.begin(), factors.end(), std::nullopt);
   if (factors.size() < 2 || unknown > 1)
-    fail(NW_INVALID, -1, "split takes at least two factors, at most one of them None; there are %zu, %zu of them None",
-         factors.size(), unknown);
+    throw_failure(NW_INVALID, -1, "split takes at least two factors, at most one of them None; there are %zu, %zu of them None",
+                  factors.size(), unknown);
   const ExprPtr whole = make_integer(product);
   std::vector<ExprPtr> out;
   out.reserve(factors.size());
@@ -115,22 +115,22 @@ std::vector<For> loops_around(const Program& program, const std::string& loop) {
 
 // The loops from `outer` down, as far as each holds the next one alone, until all of `names` are found.
 std::vector<ForPtr> chain(const Program& program, const std::vector<std::string>& names) {
-  if (names.empty()) fail(NW_INVALID, -1, "there has to be a loop");
+  if (names.empty()) throw_failure(NW_INVALID, -1, "there has to be a loop");
   const Path path = paths_under(program, need_loop(program, names[0])->name)[0];
   int first = path.depth_of(names[0]);
   int last = first;
   for (const std::string& name : names) {
     need_loop(program, name);
     const int depth = path.depth_of(name);
-    if (depth < 0) fail(NW_INVALID, -1, "loops '%s' and '%s' are not within each other", names[0].c_str(), name.c_str());
-    if (std::count(names.begin(), names.end(), name) > 1) fail(NW_INVALID, -1, "loop '%s' is named twice", name.c_str());
+    if (depth < 0) throw_failure(NW_INVALID, -1, "loops '%s' and '%s' are not within each other", names[0].c_str(), name.c_str());
+    if (std::count(names.begin(), names.end(), name) > 1) throw_failure(NW_INVALID, -1, "loop '%s' is named twice", name.c_str());
     first = std::min(first, depth);
     last = std::max(last, depth);
   }
   for (int depth = first; depth < last; ++depth) {
     if (path.loops[depth]->body.size() != 1)
-      fail(NW_INVALID, -1, "loop '%s' holds more than the loop '%s'", path.loops[depth]->name.c_str(),
-           path.loops[depth + 1]->name.c_str());
+      throw_failure(NW_INVALID, -1, "loop '%s' holds more than the loop '%s'", path.loops[depth]->name.c_str(),
+                    path.loops[depth + 1]->name.c_str());
   }
   return {path.loops.begin() + first, path.loops.begin() + last + 1};
 }
@@ -174,8 +174,8 @@ void split(Draft& draft, const StepLine& line) {
   }
   const bool is_whole = std::count(factors.begin(), factors.end(), std::nullopt) == 0;
   if (is_whole && !is_enough(draft.current, *loop, loops_around(draft.current, loop->name), product))
-    fail(NW_INVALID, -1, "the factors give %lld iterations, but loop '%s' has %s", static_cast<long long>(product),
-         loop->name.c_str(), print(loop->extent).c_str());
+    throw_failure(NW_INVALID, -1, "the factors give %lld iterations, but loop '%s' has %s", static_cast<long long>(product),
+                  loop->name.c_str(), print(loop->extent).c_str());
   split.value = flat_value(split.parts);
   std::vector<Stmt> body = substitute_below(loop->body, {{loop->name, split.value}});
   add_predicates(body, split, paths_under(draft.current, loop->name));
@@ -194,13 +194,15 @@ void fuse(Draft& draft, const StepLine& line) {
   const std::vector<std::string>& names = line.texts("loops");
   const std::vector<ForPtr> loops = chain(draft.current, names);
   if (names.size() < 2 || loops.size() != names.size())
-    fail(NW_INVALID, -1, "fuse takes two or more loops, each right within the one before");
+    throw_failure(NW_INVALID, -1, "fuse takes two or more loops, each right within the one before");
   for (size_t i = 0; i < loops.size(); ++i) {
     require_unbound(*loops[i]);
-    if (loops[i]->name != names[i]) fail(NW_INVALID, -1, "the loops of fuse are named from the outermost to the innermost");
+    if (loops[i]->name != names[i])
+      throw_failure(NW_INVALID, -1, "the loops of fuse are named from the outermost to the innermost");
     for (size_t j = 0; j < i; ++j) {
       if (mentions(loops[i]->extent, loops[j]->name))
-        fail(NW_INVALID, -1, "the extent of loop '%s' depends on the loop '%s'", loops[i]->name.c_str(), loops[j]->name.c_str());
+        throw_failure(NW_INVALID, -1, "the extent of loop '%s' depends on the loop '%s'", loops[i]->name.c_str(),
+                      loops[j]->name.c_str());
     }
   }
   std::string wanted;
@@ -234,8 +236,8 @@ void reorder(Draft& draft, const StepLine& line) {
   for (size_t i = loops.size(); i-- > 0;) {
     for (size_t j = i; j < loops.size(); ++j) {
       if (mentions(loops[i]->extent, loops[j]->name))
-        fail(NW_INVALID, -1, "the extent of loop '%s' depends on the loop '%s', which would be within it", loops[i]->name.c_str(),
-             loops[j]->name.c_str());
+        throw_failure(NW_INVALID, -1, "the extent of loop '%s' depends on the loop '%s', which would be within it",
+                      loops[i]->name.c_str(), loops[j]->name.c_str());
     }
     For copy = *loops[i];
     copy.body = std::move(body);
@@ -266,7 +268,7 @@ void bind(Draft& draft, const StepLine& line) {
   if (thread.rfind("blockIdx.", 0) == 0) thread = "block." + thread.substr(9);
   if (thread.rfind("threadIdx.", 0) == 0) thread = "thread." + thread.substr(10);
   if (std::find(kThreads.begin(), kThreads.end(), thread) == kThreads.end())
-    fail(NW_INVALID, -1, "'%s' is none of block.x, block.y, block.z, thread.x, thread.y and thread.z", thread.c_str());
+    throw_failure(NW_INVALID, -1, "'%s' is none of block.x, block.y, block.z, thread.x, thread.y and thread.z", thread.c_str());
   set_kind(draft, line, For::Kind::bind, thread);
 }
 
@@ -285,7 +287,7 @@ void tensorize(Draft& draft, const StepLine& line) {
 void annotate(Draft& draft, const StepLine& line) {
   line.allow({"loop", "block", "key", "value"});
   const std::string loop = line.text("loop", "");
-  if (loop.empty() == line.text("block", "").empty()) fail(NW_INVALID, -1, "annotate takes a loop or a block");
+  if (loop.empty() == line.text("block", "").empty()) throw_failure(NW_INVALID, -1, "annotate takes a loop or a block");
   if (!loop.empty()) {
     For copy = *need_loop(draft.current, loop);
     set_note(copy.notes, line.text("key"), line.text("value"));

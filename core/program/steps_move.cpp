@@ -62,7 +62,7 @@ class Move {
     moved_ = need_block(all_, line.text("block"));
     need_loop(draft.current, loop_);
     if (moved_.depth_of(loop_) >= 0)
-      fail(NW_INVALID, -1, "block '%s' is within the loop '%s' already", moved_.block->name.c_str(), loop_.c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' is within the loop '%s' already", moved_.block->name.c_str(), loop_.c_str());
     for (const Path& path : all_)
       if (path.depth_of(loop_) >= 0) below_.push_back(path);
   }
@@ -98,15 +98,15 @@ class Move {
       if (is_partner) partners_.push_back(path);
     }
     if (partners_.empty() && !(is_reverse_ && reads_no_block()))
-      fail(NW_INVALID, -1,
-           is_reverse_ ? "no block within the loop '%s' writes what block '%s' reads"
-                       : "no block within the loop '%s' reads what block '%s' writes",
-           loop_.c_str(), block.name.c_str());
+      throw_failure(NW_INVALID, -1,
+                    is_reverse_ ? "no block within the loop '%s' writes what block '%s' reads"
+                                : "no block within the loop '%s' reads what block '%s' writes",
+                    loop_.c_str(), block.name.c_str());
     if (is_reverse_) return;
     for (const Store& store : block.body) {
       if (find_buffer(draft_.current, store.buffer)->role != Buffer::Role::allocated)
-        fail(NW_INVALID, -1, "block '%s' writes '%s', an output; only a block of allocated buffers moves to its readers",
-             block.name.c_str(), store.buffer.c_str());
+        throw_failure(NW_INVALID, -1, "block '%s' writes '%s', an output; only a block of allocated buffers moves to its readers",
+                      block.name.c_str(), store.buffer.c_str());
     }
   }
 

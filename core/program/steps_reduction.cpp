@@ -98,15 +98,16 @@ void decompose_reduction(Draft& draft, const StepLine& line) {
   const std::string& name = line.text("block");
   const std::vector<Path> all = paths(draft.current);
   const Path& path = need_block(all, name);
-  if (path.block->init.empty()) fail(NW_INVALID, -1, "block '%s' has no init", name.c_str());
+  if (path.block->init.empty()) throw_failure(NW_INVALID, -1, "block '%s' has no init", name.c_str());
   const ForPtr loop = need_loop(draft.current, line.text("loop"));
   const int depth = path.depth_of(loop->name);
-  if (depth < 0) fail(NW_INVALID, -1, "block '%s' is not within the loop '%s'", name.c_str(), loop->name.c_str());
+  if (depth < 0) throw_failure(NW_INVALID, -1, "block '%s' is not within the loop '%s'", name.c_str(), loop->name.c_str());
   const size_t outermost = outermost_reducing(path);
   if (outermost < static_cast<size_t>(depth))
-    fail(NW_INVALID, -1,
-         "loop '%s' is within the loop '%s', which feeds a reduction axis of block '%s': its init would run more than once",
-         loop->name.c_str(), path.loops[outermost]->name.c_str(), name.c_str());
+    throw_failure(
+        NW_INVALID, -1,
+        "loop '%s' is within the loop '%s', which feeds a reduction axis of block '%s': its init would run more than once",
+        loop->name.c_str(), path.loops[outermost]->name.c_str(), name.c_str());
   std::set<std::string> used = used_names(draft.current);
   const std::string init = fresh_name(used, name + "_init");
   const std::vector<Path> original = paths(draft.reference);
@@ -126,7 +127,7 @@ class Rfactor {
     loop_ = need_loop(draft.current, line.text("loop"));
     const std::vector<Path> below = paths_under(draft.current, loop_->name);
     if (below.size() != 1)
-      fail(NW_INVALID, -1, "loop '%s' holds %zu blocks; rfactor takes a loop of one", loop_->name.c_str(), below.size());
+      throw_failure(NW_INVALID, -1, "loop '%s' holds %zu blocks; rfactor takes a loop of one", loop_->name.c_str(), below.size());
     path_ = below[0];
     require_form(line.number("axis", 0));
   }
@@ -148,20 +149,20 @@ class Rfactor {
     const Block& block = *path_.block;
     const char* const name = block.name.c_str();
     if (!feeds(block, loop_->name, false) || feeds(block, loop_->name, true))
-      fail(NW_INVALID, -1, "loop '%s' has to feed reduction axes of block '%s', and no other", loop_->name.c_str(), name);
+      throw_failure(NW_INVALID, -1, "loop '%s' has to feed reduction axes of block '%s', and no other", loop_->name.c_str(), name);
     const auto is_carried = [](const Axis& it) { return it.kind == Axis::Kind::carried; };
     if (block.body.size() != 1 || !reduction_of(block.body[0]) || std::any_of(block.axes.begin(), block.axes.end(), is_carried))
-      fail(NW_INVALID, -1, "block '%s' is no reduction by one store", name);
+      throw_failure(NW_INVALID, -1, "block '%s' is no reduction by one store", name);
     form_ = *reduction_of(block.body[0]);
     const int64_t rank = static_cast<int64_t>(block.body[0].indices.size());
     if (axis < -rank - 1 || axis > rank)
-      fail(NW_INVALID, -1, "axis %lld is no dimension of the partial results; expected %lld to %lld", static_cast<long long>(axis),
-           static_cast<long long>(-rank - 1), static_cast<long long>(rank));
+      throw_failure(NW_INVALID, -1, "axis %lld is no dimension of the partial results; expected %lld to %lld",
+                    static_cast<long long>(axis), static_cast<long long>(-rank - 1), static_cast<long long>(rank));
     axis_ = static_cast<size_t>(axis < 0 ? axis + rank + 1 : axis);
     for (const ForPtr& other : path_.loops) {
       const std::set<std::string> names = names_in(loop_->extent);
       if (names.count(other->name) > 0)
-        fail(NW_INVALID, -1, "the extent of loop '%s' depends on the loop '%s'", loop_->name.c_str(), other->name.c_str());
+        throw_failure(NW_INVALID, -1, "the extent of loop '%s' depends on the loop '%s'", loop_->name.c_str(), other->name.c_str());
     }
   }
 
@@ -229,8 +230,9 @@ class Rfactor {
     for (const ForPtr& loop : path_.loops)
       if (mentions(condition, loop->name)) (of_loops.count(loop->name) > 0 ? of_new : of_others) = true;
     if (of_new && of_others)
-      fail(NW_INVALID, -1, "the condition %s of block '%s' depends on the loop '%s' and on others that it does not reduce over",
-           print(condition).c_str(), path_.block->name.c_str(), loop_->name.c_str());
+      throw_failure(NW_INVALID, -1,
+                    "the condition %s of block '%s' depends on the loop '%s' and on others that it does not reduce over",
+                    print(condition).c_str(), path_.block->name.c_str(), loop_->name.c_str());
     return of_new ? substitute(condition, of_loops) : nullptr;
   }
 
@@ -259,10 +261,10 @@ class Rfactor {
     try {
       for (const Axis& differs : partial_.axes) {
         if (is_new(differs) && explore([&](Choices& choices) { return meets(differs, choices); }))
-          fail(NW_INVALID, -1, "block '%s' would reduce a point twice", path_.block->name.c_str());
+          throw_failure(NW_INVALID, -1, "block '%s' would reduce a point twice", path_.block->name.c_str());
       }
     } catch (const Unproven& reason) {
-      fail(NW_INVALID, -1, "that each point is reduced once could not be proven: %s", reason.why.c_str());
+      throw_failure(NW_INVALID, -1, "that each point is reduced once could not be proven: %s", reason.why.c_str());
     }
   }
 
@@ -270,11 +272,11 @@ class Rfactor {
   void add_axis(const Axis& axis, const For& other, Substitution& of_loops) {
     if (other.name == loop_->name || !mentions(axis.binding, other.name) || of_loops.count(other.name) > 0) return;
     if (feeds(*path_.block, other.name, true))
-      fail(NW_INVALID, -1, "loop '%s' feeds a spatial axis and a reduction axis of block '%s'", other.name.c_str(),
-           path_.block->name.c_str());
+      throw_failure(NW_INVALID, -1, "loop '%s' feeds a spatial axis and a reduction axis of block '%s'", other.name.c_str(),
+                    path_.block->name.c_str());
     for (const ForPtr& around : path_.loops) {
       if (mentions(other.extent, around->name))
-        fail(NW_INVALID, -1, "the extent of loop '%s' depends on the loop '%s'", other.name.c_str(), around->name.c_str());
+        throw_failure(NW_INVALID, -1, "the extent of loop '%s' depends on the loop '%s'", other.name.c_str(), around->name.c_str());
     }
     const std::string name = fresh_name(used_, "v" + other.name);
     partial_.axes.push_back({name, Axis::Kind::reduction, other.extent, make_name(other.name)});
@@ -337,10 +339,11 @@ class Rfactor {
     const std::vector<Path> all = paths(draft_.reference);
     const Path path = need_block(all, path_.block->name);
     const size_t depth = outermost_reducing(path);
-    if (depth == path.loops.size()) fail(NW_INVALID, -1, "no loop feeds a reduction axis of block '%s'", path.block->name.c_str());
+    if (depth == path.loops.size())
+      throw_failure(NW_INVALID, -1, "no loop feeds a reduction axis of block '%s'", path.block->name.c_str());
     if (paths_under(draft_.reference, path.loops[depth]->name).size() != 1)
-      fail(NW_INVALID, -1, "in the unscheduled program the loop '%s' holds other blocks than '%s'", path.loops[depth]->name.c_str(),
-           path.block->name.c_str());
+      throw_failure(NW_INVALID, -1, "in the unscheduled program the loop '%s' holds other blocks than '%s'",
+                    path.loops[depth]->name.c_str(), path.block->name.c_str());
     const Stmt total = total_nest(draft_.reference, path, depth);
     SpatialNest spatial(draft_.reference, path, depth, used_, "");
     Block partial = partial_;

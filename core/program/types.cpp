@@ -47,7 +47,7 @@ class Checker {
 
  private:
   [[noreturn]] void bad(const std::string& message) const {
-    fail(NW_INVALID, -1, "program '%s': %s", program_.name.c_str(), message.c_str());
+    throw_failure(NW_INVALID, -1, "program '%s': %s", program_.name.c_str(), message.c_str());
   }
 
   void declare(const std::string& name, const std::string& what) {
@@ -85,18 +85,18 @@ class Checker {
     declare(buffer.name, "a buffer");
     const std::string what = "program '" + program_.name + "': '" + buffer.name + "'";
     if (allocated != (buffer.role == Buffer::Role::allocated))
-      fail(NW_INVALID, -1, "%s is %s", what.c_str(),
-           allocated ? "an allocation with the role of a tensor" : "a tensor with the role of an allocation");
+      throw_failure(NW_INVALID, -1, "%s is %s", what.c_str(),
+                    allocated ? "an allocation with the role of a tensor" : "a tensor with the role of an allocation");
     if (!allocated && buffer.scope != Buffer::Scope::global)
-      fail(NW_INVALID, -1, "%s is a tensor with a scope; only allocations have one", what.c_str());
+      throw_failure(NW_INVALID, -1, "%s is a tensor with a scope; only allocations have one", what.c_str());
     if (allocated && buffer.optional)
-      fail(NW_INVALID, -1, "%s is an allocation and optional; only an input or an output is optional", what.c_str());
+      throw_failure(NW_INVALID, -1, "%s is an allocation and optional; only an input or an output is optional", what.c_str());
     if (buffer.optional && buffer.role == Buffer::Role::inout)
-      fail(NW_INVALID, -1, "%s is inout and optional; expected an optional input and an output instead", what.c_str());
+      throw_failure(NW_INVALID, -1, "%s is inout and optional; expected an optional input and an output instead", what.c_str());
     if (buffer.dtype == DType::index)
-      fail(NW_INVALID, -1, "%s has the type index; expected a type of values, such as i64", what.c_str());
+      throw_failure(NW_INVALID, -1, "%s has the type index; expected a type of values, such as i64", what.c_str());
     if (buffer.shape.size() > kMaxRank)
-      fail(NW_INVALID, -1, "%s has %zu dimensions; at most %d", what.c_str(), buffer.shape.size(), kMaxRank);
+      throw_failure(NW_INVALID, -1, "%s has %zu dimensions; at most %d", what.c_str(), buffer.shape.size(), kMaxRank);
     for (const ExprPtr& extent : buffer.shape) check_extent(extent, {what + ": an extent", nullptr, nullptr, false, false}, names_);
     check_padding(buffer, what);
     check_bytes(buffer, what);
@@ -106,16 +106,17 @@ class Checker {
   static void check_padding(const Buffer& buffer, const std::string& what) {
     if (buffer.padding.empty()) return;
     if (buffer.role != Buffer::Role::allocated)
-      fail(NW_INVALID, -1, "%s is a tensor with padding; only allocations have it", what.c_str());
+      throw_failure(NW_INVALID, -1, "%s is a tensor with padding; only allocations have it", what.c_str());
     if (buffer.padding.size() != buffer.shape.size())
-      fail(NW_INVALID, -1, "%s has %zu dimensions, but padding of %zu", what.c_str(), buffer.shape.size(), buffer.padding.size());
+      throw_failure(NW_INVALID, -1, "%s has %zu dimensions, but padding of %zu", what.c_str(), buffer.shape.size(),
+                    buffer.padding.size());
     for (const int64_t elements : buffer.padding) {
       if (elements < 0 || elements > kMaxPadding)
-        fail(NW_INVALID, -1, "%s is padded by %lld elements; expected 0 to %lld", what.c_str(), static_cast<long long>(elements),
-             static_cast<long long>(kMaxPadding));
+        throw_failure(NW_INVALID, -1, "%s is padded by %lld elements; expected 0 to %lld", what.c_str(),
+                      static_cast<long long>(elements), static_cast<long long>(kMaxPadding));
     }
     if (std::all_of(buffer.padding.begin(), buffer.padding.end(), [](int64_t elements) { return elements == 0; }))
-      fail(NW_INVALID, -1, "%s: every padding is 0; leave 'pad' out", what.c_str());
+      throw_failure(NW_INVALID, -1, "%s: every padding is 0; leave 'pad' out", what.c_str());
   }
 
   // Of constant extents; an extent of 0 makes the others harmless only where it is known.
@@ -124,7 +125,8 @@ class Checker {
     for (size_t i = 0; i < buffer.shape.size(); ++i) {
       int64_t count = std::max<int64_t>(constant(buffer.shape[i]).value_or(1), 1);
       if (!buffer.padding.empty() && __builtin_add_overflow(count, buffer.padding[i], &count)) count = INT64_MAX;
-      if (__builtin_mul_overflow(bytes, count, &bytes)) fail(NW_INVALID, -1, "%s has more than 2^63 - 1 bytes", what.c_str());
+      if (__builtin_mul_overflow(bytes, count, &bytes))
+        throw_failure(NW_INVALID, -1, "%s has more than 2^63 - 1 bytes", what.c_str());
     }
   }
 

@@ -32,7 +32,7 @@ class Reader {
   const Buffer* buffer(const std::string& name) const {
     const Buffer* const found = find_buffer(program_, name);
     if (found == nullptr)
-      fail(NW_INVALID, -1, "block '%s' uses the buffer '%s', which does not exist", unit_.name().c_str(), name.c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' uses the buffer '%s', which does not exist", unit_.name().c_str(), name.c_str());
     return found;
   }
 
@@ -55,11 +55,12 @@ class Reader {
 
   void check_name(const std::string& name) const {
     if (unit_.path.depth_of(name) >= 0)
-      fail(NW_INVALID, -1, "the body of block '%s' reads the loop '%s'; a body reads the axes of its block", unit_.name().c_str(),
-           name.c_str());
+      throw_failure(NW_INVALID, -1, "the body of block '%s' reads the loop '%s'; a body reads the axes of its block",
+                    unit_.name().c_str(), name.c_str());
     const Axis* const axis = find_axis(unit_.block(), name);
     if (&out_ == &unit_.init && axis != nullptr && axis->kind != Axis::Kind::spatial)
-      fail(NW_INVALID, -1, "the init of block '%s' reads the axis '%s', which is not spatial", unit_.name().c_str(), name.c_str());
+      throw_failure(NW_INVALID, -1, "the init of block '%s' reads the axis '%s', which is not spatial", unit_.name().c_str(),
+                    name.c_str());
   }
 
   const Program& program_;
@@ -158,14 +159,14 @@ void require_init(const Unit& unit) {
       return store.buffer == init.buffer && same(store.indices, init.indices);
     });
     if (!known)
-      fail(NW_INVALID, -1, "the init of block '%s' writes %s, which no store of its body does", unit.name().c_str(),
-           print(init).c_str());
+      throw_failure(NW_INVALID, -1, "the init of block '%s' writes %s, which no store of its body does", unit.name().c_str(),
+                    print(init).c_str());
   }
   for (const Access& access : unit.init) {
     const auto is_written = [&](const Access& other) { return other.is_write && other.buffer == access.buffer; };
     if (!access.is_write && std::any_of(unit.init.begin(), unit.init.end(), is_written))
-      fail(NW_INVALID, -1, "the init of block '%s' reads the buffer '%s', which it writes", unit.name().c_str(),
-           access.buffer->name.c_str());
+      throw_failure(NW_INVALID, -1, "the init of block '%s' reads the buffer '%s', which it writes", unit.name().c_str(),
+                    access.buffer->name.c_str());
   }
 }
 

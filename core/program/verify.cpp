@@ -24,7 +24,7 @@ void proving(const char* what, const Body& body) {
   try {
     body();
   } catch (const Unproven& reason) {
-    fail(NW_INVALID, -1, "%s could not be proven: %s", what, reason.why.c_str());
+    throw_failure(NW_INVALID, -1, "%s could not be proven: %s", what, reason.why.c_str());
   }
 }
 
@@ -74,7 +74,7 @@ class Check {
   std::string home_of(const std::string& name) {
     cover_all();
     const Buffer* const buffer = find_buffer(current_, name);
-    if (buffer == nullptr) fail(NW_INVALID, -1, "there is no buffer '%s'", name.c_str());
+    if (buffer == nullptr) throw_failure(NW_INVALID, -1, "there is no buffer '%s'", name.c_str());
     const Unit* user = nullptr;
     for (const Unit& unit : units_)
       if (user == nullptr && (stores(unit, name))) user = &unit;
@@ -106,7 +106,7 @@ class Check {
 
   Part here(const Part& part) const {
     const auto found = by_name_.find(part.unit->name());
-    if (found == by_name_.end()) fail(NW_FAILED, -1, "block '%s' is missing", part.unit->name().c_str());
+    if (found == by_name_.end()) throw_failure(NW_FAILED, -1, "block '%s' is missing", part.unit->name().c_str());
     return {found->second, part.is_init};
   }
 
@@ -149,8 +149,8 @@ class Check {
     const int shared = std::min(common_loops(writer.path, pair.b.unit->path), pair.b.depth());
     const bool is_first = writer.path.at[shared] < pair.b.unit->path.at[shared];
     if (!is_first || shared > writer.outer)
-      fail(NW_INVALID, -1, "block '%s' is repeated, and block '%s' reads %s before all of a repetition has run",
-           writer.name().c_str(), pair.b.unit->name().c_str(), dependence.access_of(0).buffer->name.c_str());
+      throw_failure(NW_INVALID, -1, "block '%s' is repeated, and block '%s' reads %s before all of a repetition has run",
+                    writer.name().c_str(), pair.b.unit->name().c_str(), dependence.access_of(0).buffer->name.c_str());
     const Part repeated{&writer, !writer.init.empty()};
     const Region missing = wanted(dependence, pair, repeated).minus(given(pair, repeated, shared));
     const auto point = missing.point();
@@ -161,8 +161,8 @@ class Check {
       loops += (d == 0 ? "" : " ") + pair.b.unit->path.loops[d]->name + "=" + std::to_string((*point)[at_key]);
       at_key = key_count(*pair.b.unit, static_cast<int>(d) + 1);
     }
-    fail(NW_INVALID, -1, "%s%s reads what block '%s' has not written there", at(loops).c_str(), pair.b.unit->name().c_str(),
-         writer.name().c_str());
+    throw_failure(NW_INVALID, -1, "%s%s reads what block '%s' has not written there", at(loops).c_str(),
+                  pair.b.unit->name().c_str(), writer.name().c_str());
   }
 
   std::vector<Linear> shown(Affine& affine, const Part& writer, const Run& reader, const Run& instance) const {
@@ -227,10 +227,11 @@ class Check {
     const char* const second = pair.b.unit->name().c_str();
     const std::string last = tell_last(pair, affine, now, point);
     if (a.is_write && !b.is_write)
-      fail(NW_INVALID, -1, "%s%s reads %s, which %s%s%s", where.c_str(), second, what.c_str(), pair.a.is_init ? "the init of " : "",
-           first, (complete(pair, last) + sizes).c_str());
-    fail(NW_INVALID, -1, "%s%s%s writes %s before %s %s it%s%s", where.c_str(), pair.b.is_init ? "the init of " : "", second,
-         what.c_str(), first, a.is_write ? "writes" : "reads", last.empty() ? "" : (", at " + last).c_str(), sizes.c_str());
+      throw_failure(NW_INVALID, -1, "%s%s reads %s, which %s%s%s", where.c_str(), second, what.c_str(),
+                    pair.a.is_init ? "the init of " : "", first, (complete(pair, last) + sizes).c_str());
+    throw_failure(NW_INVALID, -1, "%s%s%s writes %s before %s %s it%s%s", where.c_str(), pair.b.is_init ? "the init of " : "",
+                  second, what.c_str(), first, a.is_write ? "writes" : "reads", last.empty() ? "" : (", at " + last).c_str(),
+                  sizes.c_str());
   }
 
   static std::string complete(const Pair& pair, const std::string& last) {

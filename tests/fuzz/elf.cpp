@@ -149,7 +149,7 @@ void check(const File& file) {
   static const std::string path = "/proc/self/fd/" + std::to_string(fd);
   if (ftruncate(fd, 0) != 0 || pwrite(fd, file.bytes.data(), file.bytes.size(), 0) != static_cast<ssize_t>(file.bytes.size()))
     finding("no file in memory can be written");
-  const std::string reason = refuse_elf(path), expected = fault(file.bytes);
+  const std::string reason = elf_error(path), expected = fault(file.bytes);
   if (reason.empty() && !expected.empty()) finding("let through, though it has %s", expected.c_str());
   if (!reason.empty() && expected.empty()) finding("refused, though it has all it speaks of: %s", reason.c_str());
   if (!reason.empty()) return;

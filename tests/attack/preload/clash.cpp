@@ -35,8 +35,8 @@ ThreadPool::~ThreadPool() { std::abort(); }
 void ThreadPool::parallel_for(int64_t, int64_t, void (*)(void*, int64_t, int64_t), void*) { std::abort(); }
 
 std::string format(const char*, ...) { std::abort(); }
-void fail(int32_t, int32_t, const char*, ...) { std::abort(); }
-std::string refuse_elf(const std::string&) { std::abort(); }
+void throw_failure(int32_t, int32_t, const char*, ...) { std::abort(); }
+std::string elf_error(const std::string&) { std::abort(); }
 std::string own_folder() { std::abort(); }
 std::unique_ptr<int> load_plugin(const std::string&) { std::abort(); }
 const std::vector<const Contract*>& builtins() { std::abort(); }
