@@ -75,10 +75,16 @@ uint8_t kind(DLDataType t) {
   return (t.code == kDLInt || t.code == kDLUInt) && width ? kInt : 0;
 }
 
+// "float16, bfloat16, float32, float64 or bool"
 std::string show_kinds(uint8_t kinds) {
   std::string out;
-  for (const auto& [bit, name] : {std::pair{kFloat, "floating point"}, {kInt, "integer"}, {kBool, "bool"}})
-    if (kinds & bit) out += (out.empty() ? "" : ", ") + std::string(name);
+  const std::pair<uint8_t, const char*> all[] = {
+      {kFloat, "float16, bfloat16, float32, float64"}, {kInt, "an integer of 8 to 64 bits"}, {kBool, "bool"}};
+  for (const auto& [bit, dtypes] : all) {
+    if (!(kinds & bit)) continue;
+    kinds = static_cast<uint8_t>(kinds & ~bit);
+    out += (out.empty() ? "" : kinds == 0 ? " or " : ", ") + std::string(dtypes);
+  }
   return out;
 }
 

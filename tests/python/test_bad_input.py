@@ -39,10 +39,11 @@ class Plain:
         (lambda: narrows.add(X), TypeError, "b is missing"),
         (lambda: narrows.add(X, None), TypeError, "b is missing"),
         (lambda: narrows.add(2, 3), TypeError, "no input is an array"),
-        (lambda: narrows.add(X, X, X), ValueError, "takes 2 operands"),
+        (lambda: narrows.add(X, X, X), TypeError, "takes 2 operands; 3 were given"),
+        (lambda: narrows.exp(X, 2.0), TypeError, "exp takes 1 operand; 2 were given"),
         (lambda: narrows.add(X, X, X, X), TypeError, "takes 2 operands; 4 were given"),
         (lambda: narrows.add(X, X, b=X), TypeError, "given twice"),
-        (lambda: narrows.add(X, X, colour="red"), TypeError, "^add has no argument 'colour'; it has a, b, function"),
+        (lambda: narrows.add(X, X, colour="red"), TypeError, "^add has no argument 'colour'; it has a, b, out"),
         (lambda: narrows.add(X, X, outt=X), TypeError, r"^add has no argument 'outt'; did you mean 'out'\?"),
         (lambda: narrows.clip(X, 0, 1, mim=0), TypeError, r"^clip has no argument 'mim'; did you mean 'min'\?"),
         (lambda: narrows.op("conv1d")(X, X, strides=2), TypeError, r"^conv1d has no argument 'strides'; did you mean 'stride'\?"),
@@ -534,7 +535,10 @@ def test_how_a_call_is_made_is_never_ignored():
     for call in calls:
         call()
         for how in ways:
-            with pytest.raises(NotImplementedError, match="need a direct call"):
+            with pytest.raises(
+                NotImplementedError,
+                match=rf"{next(iter(how))} needs a direct call, and this one (goes through|copies to|has a number)",
+            ):
                 call(**how)
 
 

@@ -21,7 +21,14 @@ READ_ONLY.flags.writeable = False
 # A call that fails, and how its message begins.
 CALLED = {
     "too many operands": (lambda: narrows.add(X, X, X, X), "add takes 2 operands; 4 were given"),
-    "one more operand": (lambda: narrows.add(X, X, X), "add: takes 2 operands, but c is given too"),
+    "one more operand": (lambda: narrows.add(X, X, X), "add takes 2 operands; 3 were given"),
+    "a number too many": (lambda: narrows.exp(X, 2.0), "exp takes 1 operand; 2 were given"),
+    "another's param": (lambda: narrows.add(X, X, alpha=2), "add has no argument 'alpha'; it has a, b, out, device"),
+    "the op's param": (lambda: narrows.exp(X, function="sin"), "exp has no argument 'function'; it has a, out, device"),
+    "a number's param": (lambda: narrows.add(X, 2, b_real=3.0), "add has no argument 'b_real'; it has a, b, out"),
+    "clip's number": (lambda: narrows.clip(X, 0, 1, c_real=3.0), "clip has no argument 'c_real'; it has x, min, max, out"),
+    "floats alone": (lambda: narrows.exp(X.astype(int)), "exp: a has dtype int64; expected float16, bfloat16, float32, float64"),
+    "no bool": (lambda: narrows.add(X > 0, X > 0), "add: a has dtype bool; expected float16, bfloat16, float32, float64 or an int"),
     "an operand twice": (lambda: narrows.add(X, X, a=X), "add: a is given twice"),
     "out": (lambda: narrows.add(X, X, out=[1]), "add: out: int is no array; expected an array, as numpy.asarray"),
     "read-only": (lambda: narrows.add(X, X, out=READ_ONLY), "add: out is read-only"),

@@ -78,5 +78,7 @@ def near(name, known, others=None):
     import difflib
 
     spelled = {k.lower(): k for k in known}
-    found = (others or {}).get(name.lower()) or spelled.get(next(iter(difflib.get_close_matches(name.lower(), spelled, 1)), ""))
+    found = (others or {}).get(name.lower()) or spelled.get(
+        next(iter(difflib.get_close_matches(name.lower(), spelled, 1, cutoff=0.65)), "")
+    )
     return f"; did you mean '{found}'?" if found in known else ""

@@ -434,8 +434,10 @@ class LLTM(torch.nn.Module):
         recompute: bool = False,
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"LLTM: num_layers = {num_layers}; expected 1 or more")
+        least = {"input_features": (input_features, 0), "state_size": (state_size, 0), "num_layers": (num_layers, 1)}
+        for name, (value, fewest) in least.items():
+            if value < fewest:
+                raise ValueError(f"LLTM: {name} = {value}; expected {fewest} or more")
         self.input_features: int = input_features
         self.state_size: int = state_size
         self.num_layers: int = num_layers
@@ -475,6 +477,8 @@ class LLTM(torch.nn.Module):
             outputs = torch.ops.narrows.lltm(input, self.weights, self.bias, state[0], state[1])
             return outputs[0], outputs[1]
         else:
+            if not isinstance(input, (torch.Tensor, torch.fx.Proxy)):
+                raise TypeError(f"LLTM: input is {type(input).__name__}; expected a tensor, and lengths for rows that end early")
             dims = input.dim()
             if not isinstance(dims, int) and state is not None and self.num_layers == 1 and not self.bidirectional:
                 return _functions.lltm(input, self.weights, self.bias, state[0], state[1])  # torch.fx traces a step, not a sequence
@@ -484,7 +488,17 @@ class LLTM(torch.nn.Module):
                 wanted = "(B, F) with a state and no lengths, or " if self.num_layers == 1 and not self.bidirectional else ""
                 order = "(B, T, F)" if self.batch_first else "(T, B, F)"
                 raise ValueError(f"LLTM: input has shape {tuple(input.shape)}; expected {wanted}a sequence {order}")
+            self._check(input, state)
             return _functions.lltm(input, self.weights, self.bias, state[0], state[1])
+
+    def _check(self, input: torch.Tensor, state: Any) -> None:
+        if input.shape[-1] != self.input_features:
+            raise ValueError(
+                f"LLTM: input has shape {tuple(input.shape)}; expected {self.input_features} features in its last dimension"
+            )
+        if not isinstance(state, (tuple, list)) or len(state) != 2:
+            what = f"{len(state)} tensors" if isinstance(state, (tuple, list)) else type(state).__name__
+            raise TypeError(f"LLTM: state is {what}; expected a tuple (old_h, old_cell)")
 
     def sequence(
         self,
@@ -497,11 +511,15 @@ class LLTM(torch.nn.Module):
         if state is None:
             zeros = input.new_zeros(count, batch, self.state_size)
             state = zeros, zeros
+        self._check(input, state)
         for name, given in zip(("old_h", "old_cell"), state, strict=True):
             if tuple(given.shape) != (count, batch, self.state_size):
                 expected = (count, batch, self.state_size)
                 raise ValueError(f"LLTM: {name} has shape {tuple(given.shape)}; expected {expected}")
         if lengths is not None:
+            lengths = torch.as_tensor(lengths)
+            if lengths.dtype.is_floating_point:
+                raise TypeError(f"LLTM: lengths have dtype {lengths.dtype}; expected integers")
             lengths = lengths.to(input.device, torch.int32)
         states: list[tuple[torch.Tensor, torch.Tensor]] = []
         for layer in range(self.num_layers):

@@ -43,6 +43,30 @@ bool add_symbol(Call& c, PyObject* name, PyObject* value) {
   return c.symbols && PyDict_SetItem(c.symbols.get(), name, value) == 0;
 }
 
+// The parameters of a function that has a name of its own, narrows.add: it takes fewer than its op has.
+Ref parameters_of(const Call& c) {
+  const Ref signature(PyObject_GetAttrString(&c.op->ob_base, "__signature__"));
+  return Ref(signature ? PyObject_GetAttrString(signature.get(), "parameters") : nullptr);
+}
+bool takes_field(const Call& c, PyObject* name) {
+  if (c.op->operands == 0) return true;
+  const Ref parameters = parameters_of(c);
+  return parameters && PySequence_Contains(parameters.get(), name) == 1;
+}
+
+std::vector<std::string> known_arguments(const Call& c) {
+  if (const Ref names(c.op->operands == 0 ? nullptr : PySequence_List(parameters_of(c).get())); names) {
+    std::vector<std::string> known;
+    for (Py_ssize_t i = 0; i < PyList_Size(names.get()); ++i)
+      known.emplace_back(PyUnicode_AsUTF8AndSize(PyList_GetItem(names.get(), i), nullptr));
+    return known;
+  }
+  std::vector<std::string> known = names_of(c.declaration.inputs);
+  for (const std::string& field : names_of(c.declaration.fields)) known.push_back(field);
+  for (const char* option : kOptions) known.emplace_back(option);
+  return known;
+}
+
 // Names are interned, and so are those of a call in source code: the second round is for the others.
 bool set_keyword(Call& c, PyObject* name, PyObject* value) {
   for (const bool exactly : {true, false}) {
@@ -50,29 +74,29 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
       PyObject* const input = c.declaration.inputs[i];
       if (input == name || (!exactly && PyUnicode_Compare(input, name) == 0)) return add_input(c, i, value);
     }
-    if (const int field = find_field(c.declaration, name, exactly); field >= 0)
+    if (const int field = find_field(c.declaration, name, exactly); field >= 0 && takes_field(c, name))
       return torch_is_symbol(value) ? add_symbol(c, name, value) : set_field(c.declaration, field, value, c.own_blob());
     if (const Option option = find_option(name, exactly); option != kNoOption) return set_option(c, option, value);
   }
   if (c.op->otherwise != nullptr) return c.elsewhere = true;
-  std::vector<std::string> known = names_of(c.declaration.inputs);
-  if (c.op->operands > 0) known.resize(static_cast<size_t>(c.op->operands));
-  for (const std::string& field : names_of(c.declaration.fields)) known.push_back(field);
-  for (const char* option : kOptions) known.emplace_back(option);
-  PyErr_Format(PyExc_TypeError, "%S has no argument '%U'%s", c.op->name, name, instead_of(name, known).c_str());
+  if (PyErr_Occurred()) return false;
+  PyErr_Format(PyExc_TypeError, "%S has no argument '%U'%s", c.op->name, name, instead_of(name, known_arguments(c)).c_str());
+  return false;
+}
+
+bool check_count(const Call& c, Py_ssize_t count) {
+  const bool operands = c.op->operands > 0;
+  const Py_ssize_t most = operands ? c.op->operands : static_cast<Py_ssize_t>(c.declaration.inputs.size());
+  if (count <= std::min<Py_ssize_t>(most, NW_MAX_TENSORS)) return true;
+  PyErr_Format(PyExc_TypeError, "%S takes %zd %s%s; %zd were given", c.op->name, most, operands ? "operand" : "tensor",
+               most == 1 ? "" : "s", count);
   return false;
 }
 
 }  // namespace
 
 bool add_input(Call& c, uint32_t index, PyObject* object) {
-  if (index >= c.declaration.inputs.size() || index >= NW_MAX_TENSORS) {
-    const bool operands = c.op->operands > 0;
-    PyErr_Format(PyExc_TypeError, "%S takes %d %s; %d were given", c.op->name,
-                 operands ? c.op->operands : static_cast<int>(c.declaration.inputs.size()), operands ? "operands" : "tensors",
-                 static_cast<int>(index) + 1);
-    return false;
-  }
+  if (index >= c.declaration.inputs.size() || index >= NW_MAX_TENSORS) return check_count(c, Py_ssize_t{index} + 1);
   if (c.objects[index] != nullptr) {
     PyErr_Format(PyExc_TypeError, "%s: %U is given twice", c.declaration.op->name, c.declaration.inputs[index]);
     return false;
@@ -112,6 +136,7 @@ bool set_outputs(Call& c) {
 }
 
 bool parse(Call& c, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
+  if (!check_count(c, count)) return false;
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!add_input(c, static_cast<uint32_t>(i), arguments[i])) return false;
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_Size(keywords);
@@ -120,8 +145,8 @@ bool parse(Call& c, PyObject* const* arguments, Py_ssize_t count, PyObject* keyw
   for (int32_t i = 0; i < c.op->operands; ++i) {
     if (c.objects[i] != nullptr && c.objects[i] != Py_None) continue;
     if (c.op->otherwise != nullptr) return c.elsewhere = true;
-    PyErr_Format(PyExc_TypeError, "%S takes %d operands; %U is missing", c.op->name, c.op->operands,
-                 c.declaration.inputs[static_cast<uint32_t>(i)]);
+    PyErr_Format(PyExc_TypeError, "%S takes %d operand%s; %U is missing", c.op->name, c.op->operands,
+                 c.op->operands == 1 ? "" : "s", c.declaration.inputs[static_cast<uint32_t>(i)]);
     return false;
   }
   return set_outputs(c);

@@ -27,8 +27,21 @@ void find_routes(Call& c) {
 
 // ---- what goes to Python ----
 
-// Whether the call says how it is to be made.
-bool says_how(const Call& c) { return c.flags != 0 || c.backend != nullptr || c.kernel != nullptr || c.stream_object != nullptr; }
+// How the call is to be made; NULL: it does not say.
+const char* says_how(const Call& c) {
+  return c.kernel != nullptr          ? "kernel"
+         : c.backend != nullptr       ? "backend"
+         : c.stream_object != nullptr ? "stream"
+         : c.flags != 0               ? "deterministic"
+                                      : nullptr;
+}
+// Why it is none that is made here.
+const char* way_of(const std::string& module) {
+  return module == "narrows.jax"         ? "goes through JAX"
+         : module == "narrows._device"   ? "copies to another device, as device= says"
+         : module == "narrows._operands" ? "has a number for a required array"
+                                         : "goes through torch's dispatcher, as gradients, subclasses and torch.compile do";
+}
 
 // module.function(op with the params bound, [inputs], out, device), and params that are symbols, if there are any
 PyObject* delegate(Call& c, const char* module, const char* function) {
@@ -40,11 +53,8 @@ PyObject* delegate(Call& c, const char* module, const char* function) {
   for (uint32_t i = 0; inputs && i < c.num_inputs; ++i)
     PyList_SetItem(inputs.get(), i, Ref::borrow(c.objects[i] == nullptr ? Py_None : c.objects[i]).release());
   if (!inputs) return nullptr;
-  if (says_how(c))
-    return PyErr_Format(PyExc_NotImplementedError,
-                        "%s: stream, backend, kernel and deterministic need a direct call. "
-                        "Expected no torch dispatcher, no JAX, no device=, and an array for each required argument",
-                        c.declaration.op->name);
+  if (const char* const how = says_how(c))
+    return PyErr_Format(PyExc_NotImplementedError, "%S: %s needs a direct call, and this one %s", c.op->name, how, way_of(module));
   return PyObject_CallFunctionObjArgs(callable.get(), op.get(), inputs.get(), c.out == nullptr ? Py_None : c.out,
                                       c.device == nullptr ? Py_None : c.device, c.symbols.get(), nullptr);
 }

@@ -80,6 +80,20 @@ def test_a_sequence_of_the_cell_is_the_cell():
 def test_wrong_calls_say_what_was_expected():
     with pytest.raises(ValueError, match="num_layers = 0; expected 1 or more"):
         narrows.torch.LLTM(3, 5, num_layers=0)
+    with pytest.raises(ValueError, match="state_size = -8; expected 0 or more"):
+        narrows.torch.LLTM(4, -8)
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(2, 3)])
+    with pytest.raises(TypeError, match="input is PackedSequence; expected a tensor, and lengths"):
+        narrows.torch.LLTM(3, 5)(packed)
+    h = torch.zeros(2, 5)
+    for x in (torch.zeros(2, 4), torch.zeros(7, 2, 4)):
+        with pytest.raises(ValueError, match=r"input has shape \(.*4\); expected 3 features in its last dimension"):
+            narrows.torch.LLTM(3, 5)(x, (h, h) if x.dim() == 2 else None)
+    for x in (torch.zeros(2, 3), torch.zeros(7, 2, 3)):
+        with pytest.raises(TypeError, match=r"state is Tensor; expected a tuple \(old_h, old_cell\)"):
+            narrows.torch.LLTM(3, 5)(x, h)
+    with pytest.raises(TypeError, match=r"lengths have dtype torch.float32; expected integers"):
+        narrows.torch.LLTM(3, 5)(torch.zeros(7, 2, 3), lengths=torch.ones(2))
     layer = narrows.torch.LLTM(3, 5, num_layers=2)
     with pytest.raises(ValueError, match=r"input has shape \(2, 3\); expected a sequence \(T, B, F\)"):
         layer(torch.zeros(2, 3), (torch.zeros(2, 5), torch.zeros(2, 5)))
