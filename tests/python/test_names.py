@@ -29,6 +29,8 @@ CALLED = {
     "clip's number": (lambda: narrows.clip(X, 0, 1, c_real=3.0), "clip has no argument 'c_real'; it has x, min, max, out"),
     "floats alone": (lambda: narrows.exp(X.astype(int)), "exp: a has dtype int64; expected float16, bfloat16, float32, float64"),
     "no bool": (lambda: narrows.add(X > 0, X > 0), "add: a has dtype bool; expected float16, bfloat16, float32, float64 or an int"),
+    "padding": (lambda: narrows.conv1d(X, X, padding=-1), "conv1d: padding = -1; expected 0 or more"),
+    "paddings": (lambda: narrows.conv1d(X, X, padding=(0, -2)), "conv1d: padding = (0, -2); expected 0 or more"),
     "an operand twice": (lambda: narrows.add(X, X, a=X), "add: a is given twice"),
     "out": (lambda: narrows.add(X, X, out=[1]), "add: out: int is no array; expected an array, as numpy.asarray"),
     "read-only": (lambda: narrows.add(X, X, out=READ_ONLY), "add: out is read-only"),

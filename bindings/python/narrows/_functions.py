@@ -268,12 +268,20 @@ def _padding(padding, w, dilation, stride):
     if not isinstance(padding, (tuple, list)):
         both = _integer(padding)
         if both is not None:
+            if type(both) is int and both < 0:
+                raise _negative(padding)
             return both, both
     ordered = hasattr(padding, "__len__") and hasattr(padding, "__getitem__") and not isinstance(padding, (dict, bytes))
     sides = [_integer(p) for p in padding] if ordered else []
     if not 1 <= len(sides) <= 2 or None in sides:
         raise TypeError(f"conv1d: padding = {padding!r}; expected a number, (left, right), 'valid', 'same', 'causal'")
+    if any(type(side) is int and side < 0 for side in sides):
+        raise _negative(padding)
     return sides[0], sides[-1]
+
+
+def _negative(padding):
+    return ValueError(f"conv1d: padding = {padding!r}; expected 0 or more")
 
 
 def conv1d(
@@ -339,7 +347,8 @@ def _at_least_1(name, value):
     """torch writes a stride as a number or a tuple of one."""
     number = _integer(value[0] if isinstance(value, (tuple, list)) and len(value) == 1 else value)
     if number is None:
-        raise TypeError(f"conv1d: {name} = {value!r}; expected an integer")
+        static = ", which jax.jit takes by static_argnames" if type(value).__name__.endswith("Tracer") else ""
+        raise TypeError(f"conv1d: {name} = {value!r}; expected an integer{static}")
     if number < 1:
         raise ValueError(f"conv1d: {name} = {number}; expected 1 or more")
     return number
