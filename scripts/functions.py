@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes what is made from core/ops/elementwise_functions.toml, the one table of the element-wise functions.
 
-scripts/functions.py           writes the files
-scripts/functions.py --check   fails if one of them is not as it would be written
+scripts/functions.py           writes the files, and lists the places that lack a function
+scripts/functions.py --check   fails if a file is not as it would be written, or a place lacks a function
 """
 
 import pathlib
@@ -25,6 +25,70 @@ KEYS = {
     *("formula", "gradients", "let", "derivatives", "own_second"),
     *("python", "does", "example", "prints", "onnx", "onnx_lacks"),
 }
+
+
+# Written by hand: (what, files, pattern of a function there, those that stand there in another way). {name}, {NAME} and {number} are
+# the function's.
+_OPERATORS = {
+    "cast",
+    "where",
+    "add",
+    "sub",
+    "mul",
+    "copysign",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+}
+PLACES = (
+    ("number", "abi/include/narrows/ops.h", r"^#define NW_EW_{NAME} {number}$", ()),
+    ("line of tests/abi", "tests/abi/**/golden.c", r"^VALUE\(NW_EW_{NAME}, {number}\)", ()),
+    ("cpu kernel", "backends/cpu/ops/elementwise/*.h", r"\{{NW_EW_{NAME},", {"cast"}),
+    ("cuda kernel", "backends/cuda/ops/elementwise/*.h", r"\{{NW_EW_{NAME},", {"cast", "gt", "ge"}),
+    ("vulkan kernel", "backends/vulkan/shaders/elementwise/*.glsl", r"case NW_EW_{NAME}:", {"where"}),
+    ("name in cuda's programs", "backends/cuda/ops/program/source.cpp", r"\{{\"{name}\", ", _OPERATORS),
+    ("name in vulkan's programs", "backends/vulkan/ops/program/source.cpp", r"\{{\"{name}\", ",
+     _OPERATORS | {"relu", "reciprocal", "maximum", "minimum"}),
+    ("reference", "tests/reference/elementwise.cpp", r"\{{{number}, \"{name}\", ", ()),
+)  # fmt: skip
+# Of those whose gradient is not 0.
+GRADIENT_PLACES = (
+    ("cpu gradient", "backends/cpu/ops/elementwise/elementwise_grad-inl.h", r"\(NW_EW_{NAME}, [01]\)", ()),
+    ("cuda gradient", "backends/cuda/ops/elementwise/elementwise_gradients.h", r"\(NW_EW_{NAME}, [01],", {"cast"}),
+    ("vulkan gradient", "backends/vulkan/shaders/elementwise/elementwise_gradients.glsl", r"NW_EW_{NAME}\b", {"where"}),
+    ("reference of the gradient", "tests/reference/elementwise_gradient.cpp", r"^Partials {name}\(", ()),
+)
+ONNX_PLACE = (
+    "row `onnx` or `onnx_lacks`, and no translation",
+    "bindings/python/narrows/_onnx_functions.py",
+    r"^    \"{name}\": ",
+    {"cast"},
+)
+
+
+def lacking(rows):
+    """A line for each place that lacks a function."""
+    texts = {}
+    lines = []
+    for name, row in rows.items():
+        places = list(PLACES)
+        if set(row.get("gradients", ["0"])) != {"0"}:
+            places += GRADIENT_PLACES
+        if not {"onnx", "onnx_lacks"} & set(row):
+            places.append(ONNX_PLACE)
+        for what, files, pattern, others in places:
+            if files not in texts:
+                texts[files] = "\n".join(file.read_text(encoding="utf-8") for file in sorted(ROOT.glob(files)))
+            sought = pattern.format(name=name, NAME=name.upper(), number=row["number"])
+            if name not in others and not re.search(sought, texts[files], re.M):
+                lines.append(f"{name}: no {what}; expected {sought} in {files}")
+    return lines
 
 
 def read_table():
@@ -211,10 +275,14 @@ def main():
     if sys.argv[1:] == ["--check"]:
         if stale:
             sys.exit(f"not as scripts/functions.py writes it from {TABLE}: {', '.join(stale)}")
+        if lines := lacking(rows):
+            sys.exit("\n".join(lines))
         return
     for path in stale:
         (ROOT / path).write_text(made[path])
         print(path)
+    for line in lacking(rows):
+        print(f"to write: {line}")
 
 
 if __name__ == "__main__":

@@ -77,6 +77,10 @@ BEHIND = {
 }
 
 
+def camel_case(name):
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
 class Op:
     """Its name, and {field: type} of its params."""
 
@@ -101,15 +105,15 @@ class Op:
                 lines += group
         text = "\n".join(lines) + ("\n" if template.endswith("\n") else "")
         text = text.replace("PARAMSSIZE", "sizeof(nw_FORWARD_params)" if self.fields else "0")
+        text = text.replace("OPCLASS", camel_case(self.name))
         return text.replace("OPNAME", self.name).replace("FORWARD", self.name.removesuffix("_backward"))
 
     def of_field(self, line, field):
         c_type, short, code, size = TYPES[self.fields[field]]
         before = list(self.fields)[: list(self.fields).index(field)]
         offset = sum(TYPES[self.fields[name]][3] for name in before)
-        camel = "".join(word.capitalize() for word in field.split("_"))
         words = {"CTYPE": c_type, "SHORT": short, "CODE": code, "BITS": str(8 * size), "OFFSET": str(offset)}
-        words |= {"FIELDNAME": field, "CAMEL": camel}
+        words |= {"FIELDNAME": field, "CAMEL": camel_case(field)}
         return re.sub("|".join(words), lambda m: words[m[0]], line)
 
 

@@ -9,7 +9,9 @@
 
 #include <narrows/narrows.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -68,9 +70,15 @@ struct Case {
   const TensorSpec& tensor(size_t i) const { return i < inputs.size() ? inputs[i] : outputs[i - inputs.size()]; }
   size_t size() const { return inputs.size() + outputs.size(); }
 
-  // The blob, extended by zeros.
-  nw_conv1d_params conv1d() const;
-  nw_elementwise_params elementwise() const;
+  // The blob, extended by zeros. What is too long is not looked at here.
+  template <class P>
+  P params_as() const {
+    P out{};
+    if (!params.empty()) std::memcpy(&out, params.data(), std::min(params.size(), sizeof out));
+    return out;
+  }
+  nw_conv1d_params conv1d() const { return params_as<nw_conv1d_params>(); }
+  nw_elementwise_params elementwise() const { return params_as<nw_elementwise_params>(); }
 };
 
 // ---- contract.cpp ----

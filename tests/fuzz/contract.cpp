@@ -80,18 +80,6 @@ TensorSpec tensor(DType dtype, std::vector<int64_t> shape) {
   return t;
 }
 
-// A blob of any length: what is absent is 0, what is too long is not looked at here.
-nw_conv1d_params Case::conv1d() const {
-  nw_conv1d_params p{};
-  if (!params.empty()) std::memcpy(&p, params.data(), std::min(params.size(), sizeof p));
-  return p;
-}
-nw_elementwise_params Case::elementwise() const {
-  nw_elementwise_params p{};
-  if (!params.empty()) std::memcpy(&p, params.data(), std::min(params.size(), sizeof p));
-  return p;
-}
-
 std::optional<Reach> reach(const TensorSpec& t) {
   if (t.ndim < 0 || t.ndim > NW_MAX_NDIM || t.shape.size() != static_cast<size_t>(t.ndim)) return std::nullopt;
   for (const int64_t extent : t.shape)

@@ -17,6 +17,7 @@
 
 #include <cfenv>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
@@ -125,6 +126,7 @@ struct Plan {
   nw_conv1d_params conv1d{};
   nw_elementwise_params elementwise{};
   nw_lltm_sequence_params sequence{};
+  std::vector<unsigned char> params;  // of the other ops: keep_params() writes them, params_of() reads them
   uint64_t workspace_size = 0;
   int32_t device_id = 0;
   const nw_sig* kept = nullptr;  // of a mutant
@@ -150,6 +152,17 @@ struct Op {
 
 // The params blob as the struct that this plugin knows. Absent bytes are 0; bytes behind the struct must be.
 void read_params(const nw_sig& sig, void* params, uint64_t size);
+template <class P>
+void keep_params(const nw_sig& sig, Plan& plan) {
+  plan.params.resize(sizeof(P));
+  read_params(sig, plan.params.data(), sizeof(P));
+}
+template <class P>
+P params_of(const Plan& plan) {
+  P params;
+  std::memcpy(&params, plan.params.data(), sizeof params);
+  return params;
+}
 
 // ---- the device ----
 

@@ -16,16 +16,10 @@ using Doubles = std::vector<double>;
 
 bool is_backward(const Case& c) { return c.op == Op::lltm_sequence_backward; }
 
-nw_lltm_sequence_params params_of(const Case& c) {
-  nw_lltm_sequence_params p{};
-  if (!c.params.empty()) std::memcpy(&p, c.params.data(), std::min(c.params.size(), sizeof p));
-  return p;
-}
-
 void judge(const Case& c, Verdict* v) {
   const bool backward = is_backward(c);
   const size_t first = backward ? 3 : 0, lengths = first + 5;
-  const nw_lltm_sequence_params p = params_of(c);
+  const auto p = c.params_as<nw_lltm_sequence_params>();
   for (const int64_t value : {p.batch_first, p.reverse, p.recompute})
     if (value != 0 && value != 1) v->illegal = "a param that is neither 0 nor 1";
   if (v->illegal.empty()) v->illegal = one_float_dtype(c, 1u << lengths | (backward ? 1u << 13 : 0));
@@ -91,7 +85,7 @@ Expected within(const Doubles& values, DType dtype, double growth) {
 std::vector<Expected> expected_sequence(const Case& c, const Values& v) {
   const bool backward = is_backward(c);
   const size_t first = backward ? 3 : 0;
-  const nw_lltm_sequence_params p = params_of(c);
+  const auto p = c.params_as<nw_lltm_sequence_params>();
   const Shape& input = c.input(first)->shape;
   const bool turns = p.batch_first != 0;
   reference::LltmSequence z{input[turns ? 1 : 0], input[turns ? 0 : 1], input[2], c.input(first + 3)->shape[1], p.reverse != 0};

@@ -16,9 +16,9 @@ A compute(A x) {
   return x;
 }
 
-class OPNAMEPlan final : public Plan {
+class OPCLASSPlan final : public Plan {
  public:
-  OPNAMEPlan(const Instance& instance, const nw_sig& sig) : instance_(instance), dtype_(float_dtype(sig, 0)) {
+  OPCLASSPlan(const Instance& instance, const nw_sig& sig) : instance_(instance), dtype_(float_dtype(sig, 0)) {
     forced_kernel(sig, kKernels);  // an unknown one is refused
     kernel = kKernels[0];
     const nw_tensor_sig* const operands[] = {&output(sig, 0), &input(sig, 0)};
@@ -57,7 +57,7 @@ class OPNAMEPlan final : public Plan {
 std::unique_ptr<Plan> plan(const Instance& instance, const nw_sig& sig) {
   check_params_tail(sig, 0);            // without params
   read_params<nw_FORWARD_params>(sig);  // with params
-  return std::make_unique<OPNAMEPlan>(instance, sig);
+  return std::make_unique<OPCLASSPlan>(instance, sig);
 }
 
 }  // namespace

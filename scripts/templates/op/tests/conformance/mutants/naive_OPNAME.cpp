@@ -14,13 +14,11 @@ unsigned char* element(const View& v, int64_t i) {
   return address;
 }
 
-void plan_OPNAME(const nw_sig& sig, Plan& /*plan*/) {
-  nw_FORWARD_params params{};                // with params
-  read_params(sig, &params, sizeof params);  // with params
-  read_params(sig, nullptr, 0);              // without params
-}
+void plan_OPNAME(const nw_sig& sig, Plan& plan) { keep_params<nw_FORWARD_params>(sig, plan); }  // with params
+void plan_OPNAME(const nw_sig& sig, Plan& /*plan*/) { read_params(sig, nullptr, 0); }           // without params
 
 void launch_OPNAME(const Task& task) {
+  // params_of<nw_FORWARD_params>(task.plan) has the params.  // with params
   const View &x = task.inputs[0], &y = task.outputs[0];
   parallel(task.host, y.size(), kGrain, [&](int64_t i) {
     if (fault(Fault::first_unwritten) && i == 0) return;

@@ -10,6 +10,7 @@ void judge_OPNAME(const Case& c, Verdict* v) {
   if (v->illegal.empty()) v->outputs = {{true, *c.input(0)->known_dtype(), c.input(0)->shape}};
 }
 
+// c.params_as<nw_FORWARD_params>() has the params.  // with params
 // Not told apart from the reference: half a unit in the last place of the dtype that it is computed in.
 std::vector<Expected> expected_OPNAME(const Case& c, const Values& values) {
   Expected y;

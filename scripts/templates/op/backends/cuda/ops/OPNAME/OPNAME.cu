@@ -42,9 +42,9 @@ __global__ void __launch_bounds__(kThreads) OPNAME_kernel(char* y, const char* x
   }
 }
 
-class OPNAMEPlan final : public Plan {
+class OPCLASSPlan final : public Plan {
  public:
-  explicit OPNAMEPlan(const nw_sig& sig) {
+  explicit OPCLASSPlan(const nw_sig& sig) {
     const Dtype dtype = float_dtype(sig, 0);
     forced_kernel(sig, kKernels);  // an unknown one is refused
     kernel = kKernels[0];
@@ -76,7 +76,7 @@ class OPNAMEPlan final : public Plan {
 const Op OPNAME = {"OPNAME", kKernels, [](const Instance&, const nw_sig& sig) -> std::unique_ptr<Plan> {
                      check_params_tail(sig, 0);            // without params
                      read_params<nw_FORWARD_params>(sig);  // with params
-                     return std::make_unique<OPNAMEPlan>(sig);
+                     return std::make_unique<OPCLASSPlan>(sig);
                    }};
 
 }  // namespace narrows::gpu

@@ -20,9 +20,9 @@ struct Push {
   Address y, x, elements;
 };
 
-class OPNAMEPlan final : public DevicePlan {
+class OPCLASSPlan final : public DevicePlan {
  public:
-  OPNAMEPlan(Device& device, const nw_sig& sig) : DevicePlan(device) {
+  OPCLASSPlan(Device& device, const nw_sig& sig) : DevicePlan(device) {
     const Dtype dtype = float_dtype(sig, 0);
     forced_kernel(sig, kKernels);  // an unknown one is refused
     kernel = kKernels[0];
@@ -62,7 +62,7 @@ class OPNAMEPlan final : public DevicePlan {
 const Op OPNAME = {"OPNAME", kKernels, [](const Instance& instance, const nw_sig& sig) -> std::unique_ptr<Plan> {
                      check_params_tail(sig, 0);            // without params
                      read_params<nw_FORWARD_params>(sig);  // with params
-                     return std::make_unique<OPNAMEPlan>(instance.device(sig), sig);
+                     return std::make_unique<OPCLASSPlan>(instance.device(sig), sig);
                    }};
 
 }  // namespace narrows::vulkan
