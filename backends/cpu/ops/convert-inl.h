@@ -121,10 +121,11 @@ HWY_INLINE void StoreAs(D d, hn::Vec<D> x, T* p) {
 template <class T>
 inline constexpr int64_t kVectorsStored = HWY_TARGET != HWY_SCALAR && sizeof(T) < sizeof(Accumulate<T>) ? 2 : 1;
 
-// Stores x[0 .. kVectorsStored). Streamed: past the caches; p is aligned to what is stored.
-template <bool Streamed, class D, class T>
-HWY_INLINE void StoreWhole(D d, const hn::Vec<D>* x, T* p) {
+// Stores x[0 .. kVectorsStored). `streamed`: past the caches; p is aligned to what is stored.
+template <class D, class T>
+HWY_INLINE void StoreWhole(D d, const hn::Vec<D>* x, T* p, bool streamed) {
 #if HWY_TARGET == HWY_SCALAR
+  (void)streamed;
   StoreAs(d, x[0], p);
 #else
   if constexpr (kVectorsStored<T> == 2) {
@@ -135,9 +136,10 @@ HWY_INLINE void StoreWhole(D d, const hn::Vec<D>* x, T* p) {
     else
       halves = hn::ConcatOdd(du, hn::BitCast(du, RoundBF16(d, x[1])), hn::BitCast(du, RoundBF16(d, x[0])));
     auto* bits = reinterpret_cast<uint16_t*>(p);
-    Streamed ? hn::Stream(halves, du, bits) : hn::StoreU(halves, du, bits);
+    streamed ? hn::Stream(halves, du, bits) : hn::StoreU(halves, du, bits);
   } else {
-    Streamed ? hn::Stream(x[0], d, p) : hn::StoreU(x[0], d, p);
+    const hn::Vec<D> whole = x[0];
+    streamed ? hn::Stream(whole, d, p) : hn::StoreU(whole, d, p);
   }
 #endif
 }

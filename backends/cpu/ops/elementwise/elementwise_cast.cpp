@@ -61,7 +61,7 @@ HWY_INLINE To cast_element(From x) {
 }
 
 template <class From, class To>
-void cast_loop(const void* const* in, void* out, int64_t n) {
+HWY_NOINLINE void cast_loop(const void* const* in, void* out, int64_t n) {
   const auto* a = static_cast<const From*>(in[0]);
   auto* o = static_cast<To*>(out);
   NARROWS_INDEPENDENT
@@ -69,14 +69,14 @@ void cast_loop(const void* const* in, void* out, int64_t n) {
 }
 
 template <size_t Size>
-void copy_loop(const void* const* in, void* out, int64_t n) {
+HWY_NOINLINE void copy_loop(const void* const* in, void* out, int64_t n) {
   if (in[0] != out) std::memcpy(out, in[0], static_cast<size_t>(n) * Size);
 }
 
 // ---- halves and f32 ----
 
 template <class Half>
-void narrow_all(const float* a, Half* o, int64_t n) {
+HWY_NOINLINE void narrow_all(const float* a, Half* o, int64_t n) {
   constexpr hn::ScalableTag<float> d;
   constexpr int64_t kWhole = kVectorsStored<Half>;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -84,7 +84,7 @@ void narrow_all(const float* a, Half* o, int64_t n) {
   for (; i + kWhole * lanes <= n; i += kWhole * lanes) {
     hn::Vec<decltype(d)> x[kWhole];
     for (int64_t w = 0; w < kWhole; ++w) x[w] = hn::LoadU(d, a + i + w * lanes);
-    StoreWhole<false>(d, x, o + i);
+    StoreWhole(d, x, o + i, false);
   }
   for (; i < n; ++i) write(o + i, a[i]);
 }
@@ -122,7 +122,7 @@ HWY_INLINE float to_odd_float(From x) {
 constexpr int64_t kHalfPiece = 512;
 
 template <class Half, class To>
-void widen_loop(const void* const* in, void* out, int64_t n) {
+HWY_NOINLINE void widen_loop(const void* const* in, void* out, int64_t n) {
   const Half* a = static_cast<const Half*>(in[0]);
   To* o = static_cast<To*>(out);
   if constexpr (std::is_same_v<To, float>) return LoadRow(a, 1, n, o);
@@ -136,7 +136,7 @@ void widen_loop(const void* const* in, void* out, int64_t n) {
 }
 
 template <class From, class Half>
-void narrow_loop(const void* const* in, void* out, int64_t n) {
+HWY_NOINLINE void narrow_loop(const void* const* in, void* out, int64_t n) {
   const From* a = static_cast<const From*>(in[0]);
   Half* o = static_cast<Half*>(out);
   if constexpr (std::is_same_v<From, float>) return narrow_all(a, o, n);
@@ -150,7 +150,7 @@ void narrow_loop(const void* const* in, void* out, int64_t n) {
 }
 
 template <class From, class To>
-void half_loop(const void* const* in, void* out, int64_t n) {
+HWY_NOINLINE void half_loop(const void* const* in, void* out, int64_t n) {
   const From* a = static_cast<const From*>(in[0]);
   To* o = static_cast<To*>(out);
   alignas(64) float piece[kHalfPiece];
@@ -166,7 +166,7 @@ void half_loop(const void* const* in, void* out, int64_t n) {
 // To int32, or int64 from f64: Highway's conversions saturate; those that it emulates do not at every limit, and
 // there the plain loop does all.
 template <class From, class To>
-void whole_loop(const void* const* in, void* out, int64_t n) {
+HWY_NOINLINE void whole_loop(const void* const* in, void* out, int64_t n) {
   const From* a = static_cast<const From*>(in[0]);
   To* o = static_cast<To*>(out);
   int64_t i = 0;
@@ -188,7 +188,7 @@ void whole_loop(const void* const* in, void* out, int64_t n) {
 
 // To what is narrower than int32, of which saturating twice is saturating once.
 template <class From, class To>
-void small_loop(const void* const* in, void* out, int64_t n) {
+HWY_NOINLINE void small_loop(const void* const* in, void* out, int64_t n) {
   alignas(64) int32_t piece[kHalfPiece];
   for (int64_t i = 0; i < n; i += kHalfPiece) {
     const int64_t size = std::min(kHalfPiece, n - i);

@@ -14,14 +14,14 @@ HWY_BEFORE_NAMESPACE();
 namespace narrows::cpu::HWY_NAMESPACE {
 
 // What gives a bool goes through f32 in pieces, on which the loops for it work.
-template <class S, int64_t Inputs, Kernel wide_kernel>
-void widen_pieces(const Run& run) {
-  constexpr int64_t kPiece = 512;
-  alignas(64) float wide[Inputs][kPiece];
+template <class S>
+HWY_NOINLINE void widen_pieces(const Run& run, int64_t inputs, Kernel wide_kernel) {
+  constexpr int64_t kPiece = 512, kMostInputs = 2;
+  alignas(64) float wide[kMostInputs][kPiece];
   Run piece = run;
   for (int64_t i = 0; i < run.n; i += kPiece) {
     piece.n = std::min(kPiece, run.n - i);
-    for (int64_t k = 0; k < Inputs; ++k) {
+    for (int64_t k = 0; k < inputs; ++k) {
       const S* from = static_cast<const S*>(run.in[k]);
       LoadRow(run.constant[k] ? from : from + i, 1, run.constant[k] ? 1 : piece.n, wide[k]);
       piece.in[k] = wide[k];
@@ -34,7 +34,8 @@ void widen_pieces(const Run& run) {
 template <class S, size_t... I>
 Kernel find_predicate(int function, std::index_sequence<I...>) {
   constexpr auto& wide = kPredicates<float>;
-  static constexpr Entry kEntries[] = {{wide[I].function, widen_pieces<S, operands_of(wide[I].function), wide[I].kernel>}...};
+  static constexpr Entry kEntries[] = {
+      {wide[I].function, [](const Run& run) { widen_pieces<S>(run, operands_of(wide[I].function), wide[I].kernel); }}...};
   return find_kernel(kEntries, function);
 }
 

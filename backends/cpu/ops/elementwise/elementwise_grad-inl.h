@@ -334,19 +334,18 @@ struct GradientEntry {
   Gradient gradient;
 };
 
-#define NARROWS_GRADIENT(Name, reads, expression)                                          \
-  template <class S>                                                                       \
-  struct Name {                                                                            \
-    static constexpr unsigned kReads = reads;                                              \
-    static constexpr bool kSame = std::string_view(#expression) == "g";                    \
-    static void kernel(const Run& run) {                                                   \
-      using V = Vector<Accumulate<S>>;                                                     \
-      map_vectors<kReads, S>(run, [alpha = run.alpha](const V* v) HWY_ATTR {               \
-        const V g = v[0], a = v[1], b = v[2], c = v[3], zero = set<V>(0), one = set<V>(1); \
-        (void)alpha, (void)g, (void)a, (void)b, (void)c, (void)zero, (void)one;            \
-        return expression;                                                                 \
-      });                                                                                  \
-    }                                                                                      \
+#define NARROWS_GRADIENT(Name, length, reads, expression)                                                 \
+  template <class S>                                                                                      \
+  struct Name {                                                                                           \
+    static constexpr unsigned kReads = reads;                                                             \
+    static constexpr bool kIsLong = length, kSame = std::string_view(#expression) == "g";                 \
+    static constexpr Kernel kernel = map_kernel<Name, S>;                                                 \
+    using V = VectorOf<S>;                                                                                \
+    double alpha;                                                                                         \
+    HWY_INLINE V operator()(const V* v) const {                                                           \
+      [[maybe_unused]] const V g = v[0], a = v[1], b = v[2], c = v[3], zero = set<V>(0), one = set<V>(1); \
+      return expression;                                                                                  \
+    }                                                                                                     \
   };
 
 // As grad_out times a factor. Of the lanes where that is not good, `sure` says where grad_out times `instead` is, which may be the
@@ -364,62 +363,60 @@ HWY_NOINLINE V mended(int function, int operand, const V* v, double alpha, V val
       out[i] = static_cast<T>(exact_gradient(function, operand, in[0][i], in[1][i], in[2][i], static_cast<T>(alpha)));
   return hn::Load(d, out);
 }
-#define NARROWS_FACTOR(Name, function, operand, reads, factor, sure, instead)                                 \
-  template <class S>                                                                                          \
-  struct Name {                                                                                               \
-    static constexpr unsigned kReads = kG | (reads);                                                          \
-    static constexpr bool kSame = false;                                                                      \
-    using V = Vector<Accumulate<S>>;                                                                          \
-    static HWY_NOINLINE V beyond(V g, V a, V b, double alpha, Factor<V> f) {                                  \
-      const V zero = set<V>(0), one = set<V>(1), value = hn::Mul(g, pick(f.good, f.value, instead));          \
-      (void)b, (void)zero, (void)one;                                                                         \
-      const auto known = hn::Or(f.good, sure);                                                                \
-      const V in[] = {g, a, b};                                                                               \
-      return hn::AllTrue(TagOf<V>(), known) ? value : mended(function, operand, in, alpha, value, known);     \
-    }                                                                                                         \
-    static void kernel(const Run& run) {                                                                      \
-      map_vectors<kReads, S>(run, [alpha = run.alpha](const V* v) HWY_ATTR {                                  \
-        const V g = v[0], a = v[1], b = v[2];                                                                 \
-        (void)alpha, (void)b;                                                                                 \
-        const Factor<V> f = factor;                                                                           \
-        return HWY_LIKELY(hn::AllTrue(TagOf<V>(), f.good)) ? hn::Mul(g, f.value) : beyond(g, a, b, alpha, f); \
-      });                                                                                                     \
-    }                                                                                                         \
+#define NARROWS_FACTOR(Name, function, operand, reads, factor, sure, instead)                             \
+  template <class S>                                                                                      \
+  struct Name {                                                                                           \
+    static constexpr unsigned kReads = kG | (reads);                                                      \
+    static constexpr bool kIsLong = true, kSame = false;                                                  \
+    static constexpr Kernel kernel = map_kernel<Name, S>;                                                 \
+    using V = VectorOf<S>;                                                                                \
+    double alpha;                                                                                         \
+    HWY_NOINLINE V beyond(V g, V a, [[maybe_unused]] V b, Factor<V> f) const {                            \
+      [[maybe_unused]] const V zero = set<V>(0), one = set<V>(1);                                         \
+      const V value = hn::Mul(g, pick(f.good, f.value, instead)), in[] = {g, a, b};                       \
+      const auto known = hn::Or(f.good, sure);                                                            \
+      return hn::AllTrue(TagOf<V>(), known) ? value : mended(function, operand, in, alpha, value, known); \
+    }                                                                                                     \
+    HWY_INLINE V operator()(const V* v) const {                                                           \
+      [[maybe_unused]] const V g = v[0], a = v[1], b = v[2];                                              \
+      const Factor<V> f = factor;                                                                         \
+      return HWY_LIKELY(hn::AllTrue(TagOf<V>(), f.good)) ? hn::Mul(g, f.value) : beyond(g, a, b, f);      \
+    }                                                                                                     \
   };
-NARROWS_GRADIENT(GradZero, 0, zero)
-NARROWS_GRADIENT(GradSame, kG, g)
-NARROWS_GRADIENT(GradNeg, kG, hn::Neg(g))
-NARROWS_GRADIENT(GradAbs, kG | kA, hn::Mul(g, sign_(a)))
+NARROWS_GRADIENT(GradZero, kShort, 0, zero)
+NARROWS_GRADIENT(GradSame, kShort, kG, g)
+NARROWS_GRADIENT(GradNeg, kShort, kG, hn::Neg(g))
+NARROWS_GRADIENT(GradAbs, kShort, kG | kA, hn::Mul(g, sign_(a)))
 NARROWS_FACTOR(GradSquare, NW_EW_SQUARE, 0, kA, (Factor<V>{hn::Add(a, a), is_within(a, std::numeric_limits<Lane<V>>::max() / 2)}),
                hn::Not(is_finite(a)), f.value)
-NARROWS_GRADIENT(GradSqrt, kG | kA, hn::Div(g, hn::Mul(set<V>(2), hn::Sqrt(a))))
-NARROWS_GRADIENT(GradRsqrt, kG | kA, hn::Neg(over_both(g, hn::Mul(set<V>(2), hn::Sqrt(a)), a)))
-NARROWS_GRADIENT(GradCbrt, kG | kA, hn::Div(g, hn::Mul(set<V>(3), hn::Mul(sleef::cbrt_(a), sleef::cbrt_(a)))))
+NARROWS_GRADIENT(GradSqrt, kShort, kG | kA, hn::Div(g, hn::Mul(set<V>(2), hn::Sqrt(a))))
+NARROWS_GRADIENT(GradRsqrt, kShort, kG | kA, hn::Neg(over_both(g, hn::Mul(set<V>(2), hn::Sqrt(a)), a)))
+NARROWS_GRADIENT(GradCbrt, kLong, kG | kA, hn::Div(g, hn::Mul(set<V>(3), hn::Mul(sleef::cbrt_(a), sleef::cbrt_(a)))))
 NARROWS_FACTOR(GradExp, NW_EW_EXP, 0, kA, exp_slope(a), hn::Or(hn::Le(a, set<V>(-kExpEnd<V>)), hn::IsNaN(a)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
 NARROWS_FACTOR(GradExp2, NW_EW_EXP2, 0, kA,
                (Factor<V>{hn::Mul(sleef::exp2_(a), set<V>(kLn2)), is_within(a, std::numeric_limits<Lane<V>>::max_exponent - 3)}),
                hn::Or(hn::Le(a, set<V>(-2 * kExpEnd<V>)), hn::IsNaN(a)), f.value)
-NARROWS_GRADIENT(GradLog, kG | kA, hn::Div(g, a))
-NARROWS_GRADIENT(GradLog2, kG | kA, hn::Mul(hn::Div(g, a), set<V>(1.44269504088896340735992468100)))
-NARROWS_GRADIENT(GradLog10, kG | kA, log10_gradient(g, a))
-NARROWS_GRADIENT(GradLog1p, kG | kA, hn::Div(g, hn::Add(one, a)))
-NARROWS_GRADIENT(GradSin, kG | kA, hn::Mul(g, cos_(a)))
-NARROWS_GRADIENT(GradCos, kG | kA, hn::Neg(hn::Mul(g, sin_(a))))
-NARROWS_GRADIENT(GradTan, kG | kA, hn::Mul(g, hn::Add(one, hn::Mul(sleef::tan_(a), sleef::tan_(a)))))
-NARROWS_GRADIENT(GradAsin, kG | kA, hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a))))
-NARROWS_GRADIENT(GradAcos, kG | kA, hn::Neg(hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a)))))
-NARROWS_GRADIENT(GradAtan, kG | kA, atan_gradient(g, a))
+NARROWS_GRADIENT(GradLog, kShort, kG | kA, hn::Div(g, a))
+NARROWS_GRADIENT(GradLog2, kShort, kG | kA, hn::Mul(hn::Div(g, a), set<V>(1.44269504088896340735992468100)))
+NARROWS_GRADIENT(GradLog10, kShort, kG | kA, log10_gradient(g, a))
+NARROWS_GRADIENT(GradLog1p, kShort, kG | kA, hn::Div(g, hn::Add(one, a)))
+NARROWS_GRADIENT(GradSin, kLong, kG | kA, hn::Mul(g, cos_(a)))
+NARROWS_GRADIENT(GradCos, kLong, kG | kA, hn::Neg(hn::Mul(g, sin_(a))))
+NARROWS_GRADIENT(GradTan, kLong, kG | kA, hn::Mul(g, hn::Add(one, hn::Mul(sleef::tan_(a), sleef::tan_(a)))))
+NARROWS_GRADIENT(GradAsin, kShort, kG | kA, hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a))))
+NARROWS_GRADIENT(GradAcos, kShort, kG | kA, hn::Neg(hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a)))))
+NARROWS_GRADIENT(GradAtan, kShort, kG | kA, atan_gradient(g, a))
 NARROWS_FACTOR(GradSinh, NW_EW_SINH, 0, kA, (Factor<V>{cosh_(a), is_within(a, kExpLimit<V>)}), hn::Not(is_finite(a)), f.value)
 NARROWS_FACTOR(GradCosh, NW_EW_COSH, 0, kA, (Factor<V>{sinh_(a), is_within(a, kExpLimit<V>)}), hn::Not(is_finite(a)), f.value)
 NARROWS_FACTOR(GradTanh, NW_EW_TANH, 0, kA, sigmoid_slope(hn::Add(a, a), 4), hn::Or(is_saturated(a), hn::IsNaN(a)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
-NARROWS_GRADIENT(GradAsinh, kG | kA, hn::Div(g, sleef::hypot_(a, one)))
-NARROWS_GRADIENT(GradAcosh, kG | kA, hn::Div(g, acosh_divisor(a)))
-NARROWS_GRADIENT(GradAtanh, kG | kA, hn::Div(g, hn::Mul(hn::Sub(one, a), hn::Add(one, a))))
+NARROWS_GRADIENT(GradAsinh, kLong, kG | kA, hn::Div(g, sleef::hypot_(a, one)))
+NARROWS_GRADIENT(GradAcosh, kShort, kG | kA, hn::Div(g, acosh_divisor(a)))
+NARROWS_GRADIENT(GradAtanh, kShort, kG | kA, hn::Div(g, hn::Mul(hn::Sub(one, a), hn::Add(one, a))))
 NARROWS_FACTOR(GradSigmoid, NW_EW_SIGMOID, 0, kA, sigmoid_slope(a, 1), hn::Or(is_saturated(a), hn::IsNaN(a)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
-NARROWS_GRADIENT(GradRelu, kG | kA, pick(hn::Le(a, zero), zero, g))
+NARROWS_GRADIENT(GradRelu, kShort, kG | kA, pick(hn::Le(a, zero), zero, g))
 NARROWS_FACTOR(GradElu, NW_EW_ELU, 0, kA, elu_slope(a, set<V>(alpha)),
                hn::Or(hn::Or(hn::Le(a, set<V>(-1.5 * kExpEnd<V>)), hn::Eq(set<V>(alpha), zero)), hn::IsNaN(a)),
                hn::IfThenElseZero(hn::IsNaN(a), one))
@@ -431,10 +428,10 @@ NARROWS_FACTOR(GradErf, NW_EW_ERF, 0, kA, erf_slope(a, 1.12837916709551257389615
                hn::IfThenElseZero(hn::IsNaN(a), a))
 NARROWS_FACTOR(GradErfc, NW_EW_ERFC, 0, kA, erf_slope(a, -1.12837916709551257389615890312), hn::Not(is_within(a, kErfEnd<V>)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
-NARROWS_GRADIENT(GradReciprocal, kG | kA, hn::Neg(over_both(g, a, a)))
-NARROWS_GRADIENT(GradTimesA, kG | kA, hn::Mul(g, a))
-NARROWS_GRADIENT(GradTimesB, kG | kB, hn::Mul(g, b))
-NARROWS_GRADIENT(GradDivA, kG | kB, hn::Div(g, b))
+NARROWS_GRADIENT(GradReciprocal, kShort, kG | kA, hn::Neg(over_both(g, a, a)))
+NARROWS_GRADIENT(GradTimesA, kShort, kG | kA, hn::Mul(g, a))
+NARROWS_GRADIENT(GradTimesB, kShort, kG | kB, hn::Mul(g, b))
+NARROWS_GRADIENT(GradDivA, kShort, kG | kB, hn::Div(g, b))
 NARROWS_FACTOR(GradDivB, NW_EW_DIV, 1, kA | kB, div_slope(a, b),
                hn::Or(hn::Or(hn::Eq(a, zero), hn::Eq(b, zero)), hn::Not(hn::And(is_finite(a), is_finite(b)))), f.value)
 NARROWS_FACTOR(GradPowA, NW_EW_POW, 0, kA | kB, pow_slope_a(a, b), hn::Or(is_power_0(a, b), is_either_nan(a, b)),
@@ -448,20 +445,20 @@ NARROWS_FACTOR(GradAtan2B, NW_EW_ATAN2, 1, kA | kB, minus(over_square(a, b)), hn
                hn::IfThenZeroElse(hn::And(hn::Eq(a, zero), hn::Eq(b, zero)), f.value))
 NARROWS_FACTOR(GradHypotA, NW_EW_HYPOT, 0, kA | kB, over_distance(a, b), hn::Or(hn::Eq(a, zero), is_either_nan(a, b)), f.value)
 NARROWS_FACTOR(GradHypotB, NW_EW_HYPOT, 1, kA | kB, over_distance(b, a), hn::Or(hn::Eq(b, zero), is_either_nan(a, b)), f.value)
-NARROWS_GRADIENT(GradMaximumA, kG | kA | kB, won(g, hn::Eq(a, b), hn::Lt(a, b)))
-NARROWS_GRADIENT(GradMaximumB, kG | kA | kB, won(g, hn::Eq(a, b), hn::Gt(a, b)))
+NARROWS_GRADIENT(GradMaximumA, kShort, kG | kA | kB, won(g, hn::Eq(a, b), hn::Lt(a, b)))
+NARROWS_GRADIENT(GradMaximumB, kShort, kG | kA | kB, won(g, hn::Eq(a, b), hn::Gt(a, b)))
 NARROWS_FACTOR(GradFmodB, NW_EW_FMOD, 1, kA | kB, fmod_slope(a, b), hn::Or(hn::Not(is_finite(a)), hn::Eq(b, zero)), f.value)
 NARROWS_FACTOR(GradRemainderB, NW_EW_REMAINDER, 1, kA | kB, remainder_slope(a, b), hn::Or(hn::Not(is_finite(a)), hn::Eq(b, zero)),
                f.value)
-NARROWS_GRADIENT(GradCopysignA, kG | kA | kB, hn::Mul(g, hn::Mul(sign_(a), hn::CopySign(one, b))))
+NARROWS_GRADIENT(GradCopysignA, kShort, kG | kA | kB, hn::Mul(g, hn::Mul(sign_(a), hn::CopySign(one, b))))
 NARROWS_FACTOR(GradLogaddexpA, NW_EW_LOGADDEXP, 0, kA | kB, logaddexp_slope(a, b), is_step(hn::Sub(a, b), kExpEnd<V>), weight(a, b))
 NARROWS_FACTOR(GradLogaddexpB, NW_EW_LOGADDEXP, 1, kA | kB, logaddexp_slope(b, a), is_step(hn::Sub(b, a), kExpEnd<V>), weight(b, a))
-NARROWS_GRADIENT(GradSinc, kG | kA, sinc_gradient(g, a))
-NARROWS_GRADIENT(GradWhereB, kG | kA, pick(hn::Ne(a, zero), g, zero))
-NARROWS_GRADIENT(GradWhereC, kG | kA, pick(hn::Ne(a, zero), zero, g))
-NARROWS_GRADIENT(GradClampA, kG | kA | kB | kC, pick(hn::And(hn::Ge(a, b), hn::Le(a, c)), g, zero))
-NARROWS_GRADIENT(GradClampB, kG | kA | kB | kC, pick(hn::And(hn::Lt(a, b), hn::Lt(b, c)), g, zero))
-NARROWS_GRADIENT(GradClampC, kG | kA | kB | kC,
+NARROWS_GRADIENT(GradSinc, kLong, kG | kA, sinc_gradient(g, a))
+NARROWS_GRADIENT(GradWhereB, kShort, kG | kA, pick(hn::Ne(a, zero), g, zero))
+NARROWS_GRADIENT(GradWhereC, kShort, kG | kA, pick(hn::Ne(a, zero), zero, g))
+NARROWS_GRADIENT(GradClampA, kShort, kG | kA | kB | kC, pick(hn::And(hn::Ge(a, b), hn::Le(a, c)), g, zero))
+NARROWS_GRADIENT(GradClampB, kShort, kG | kA | kB | kC, pick(hn::And(hn::Lt(a, b), hn::Lt(b, c)), g, zero))
+NARROWS_GRADIENT(GradClampC, kShort, kG | kA | kB | kC,
                  pick(hn::Or(hn::Or(hn::Gt(a, c), hn::Lt(c, b)), hn::And(hn::Lt(a, b), hn::Eq(b, c))), g, zero))
 #undef NARROWS_GRADIENT
 

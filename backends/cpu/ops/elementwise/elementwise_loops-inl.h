@@ -71,37 +71,50 @@ HWY_INLINE void repeat_element(const void* element, int64_t n, void* to) {
   for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d))) hn::StoreU(same, d, static_cast<Bits*>(to) + i);
 }
 
-// A loop knows arrays in memory alone: what is constant is repeated in one, and what is streamed goes through one, which stay in
-// the first cache.
-template <Loop body, class Out, class... In>
-void kernel(const Run& run) {
-  constexpr size_t kInputs = sizeof...(In);
-  constexpr int64_t kSizes[] = {sizeof(In)...};
-  bool pieces = run.streamed;
-  for (size_t k = 0; k < kInputs; ++k) pieces |= run.constant[k];
-  if (!pieces) return body(run.in, run.out, run.n);
-  constexpr int64_t kPiece = 256, kAhead = 512;
-  alignas(64) uint8_t same[kInputs][kPiece * 8], result[kPiece * 8];
-  const void* in[kInputs];
-  size_t input = 0;
-  (..., (run.constant[input] ? repeat_element<sizeof(In)>(run.in[input], std::min(kPiece, run.n), same[input]) : void(), ++input));
-  uint8_t* out = static_cast<uint8_t*>(run.out);
-  // So that memory is read while a piece is written. Of one input the processor does that by itself, and better.
-  const bool fetch = kInputs > 1 && run.streamed && run.n > kAhead;
-  for (int64_t i = 0, n; i < run.n; i += n) {
-    n = std::min(kPiece, run.n - i);
-    for (size_t k = 0; k < kInputs; ++k) in[k] = run.constant[k] ? same[k] : static_cast<const uint8_t*>(run.in[k]) + i * kSizes[k];
-    uint8_t* to = out + i * static_cast<int64_t>(sizeof(Out));
-    if (fetch)
-      for (size_t k = 0; k < kInputs; ++k)
-        if (!run.constant[k]) fetch_bytes(static_cast<const uint8_t*>(in[k]) + kAhead * kSizes[k], n * kSizes[k]);
-    body(in, run.streamed ? result : to, n);
-    if (run.streamed) stream_bytes(result, to, n * static_cast<int64_t>(sizeof(Out)));
+HWY_INLINE void repeat_element(const void* element, int64_t size, int64_t n, void* to) {
+  switch (size) {
+    case 1: return repeat_element<1>(element, n, to);
+    case 2: return repeat_element<2>(element, n, to);
+    case 4: return repeat_element<4>(element, n, to);
+    default: return repeat_element<8>(element, n, to);
   }
 }
 
+// A loop knows arrays in memory alone: what is constant is repeated in one, and what is streamed goes through one, which stay in
+// the first cache. One function for all loops, so that each loop is compiled once.
+HWY_NOINLINE inline void run_pieces(const Run& run, Loop body, size_t inputs, const int64_t* sizes, int64_t out_size) {
+  constexpr int64_t kPiece = 256, kAhead = 512;
+  constexpr size_t kMostInputs = 3;
+  alignas(64) uint8_t same[kMostInputs][kPiece * 8], result[kPiece * 8];
+  const void* in[kMostInputs];
+  for (size_t k = 0; k < inputs; ++k)
+    if (run.constant[k]) repeat_element(run.in[k], sizes[k], std::min(kPiece, run.n), same[k]);
+  uint8_t* out = static_cast<uint8_t*>(run.out);
+  // So that memory is read while a piece is written. Of one input the processor does that by itself, and better.
+  const bool fetch = inputs > 1 && run.streamed && run.n > kAhead;
+  for (int64_t i = 0, n; i < run.n; i += n) {
+    n = std::min(kPiece, run.n - i);
+    for (size_t k = 0; k < inputs; ++k) in[k] = run.constant[k] ? same[k] : static_cast<const uint8_t*>(run.in[k]) + i * sizes[k];
+    uint8_t* to = out + i * out_size;
+    if (fetch)
+      for (size_t k = 0; k < inputs; ++k)
+        if (!run.constant[k]) fetch_bytes(static_cast<const uint8_t*>(in[k]) + kAhead * sizes[k], n * sizes[k]);
+    body(in, run.streamed ? result : to, n);
+    if (run.streamed) stream_bytes(result, to, n * out_size);
+  }
+}
+template <Loop body, class Out, class... In>
+void kernel(const Run& run) {
+  constexpr size_t kInputs = sizeof...(In);
+  static constexpr int64_t kSizes[] = {sizeof(In)...};
+  bool pieces = run.streamed;
+  for (size_t k = 0; k < kInputs; ++k) pieces |= run.constant[k];
+  if (!pieces) return body(run.in, run.out, run.n);
+  run_pieces(run, body, kInputs, kSizes, sizeof(Out));
+}
+
 template <class T, class F>
-void loop_body(const void* const* in, void* out, int64_t n) {
+HWY_NOINLINE void loop_body(const void* const* in, void* out, int64_t n) {
   const F f{};
   const T* a = static_cast<const T*>(in[0]);
   if constexpr (std::is_invocable_v<F, T>) {
@@ -187,7 +200,7 @@ NARROWS_TERNARY(Fma, T, { return static_cast<T>(static_cast<Wrap<T>>(a) * static
 
 // a ? b : c, by the width of b and c alone.
 template <class Bits>
-void where_body(const void* const* in, void* out, int64_t n) {
+HWY_NOINLINE void where_body(const void* const* in, void* out, int64_t n) {
   const auto* a = static_cast<const uint8_t*>(in[0]);
   const auto *b = static_cast<const Bits*>(in[1]), *c = static_cast<const Bits*>(in[2]);
   auto* o = static_cast<Bits*>(out);
@@ -199,21 +212,24 @@ void where_body(const void* const* in, void* out, int64_t n) {
 }
 
 // What gives a bool, of integers and floating point.
+// For what is the same with a sign and without: one kernel for both.
+template <class T>
+using Unsigned = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
 template <class T>
 inline constexpr Entry kPredicates[] = {
-    {NW_EW_LOGICAL_NOT, loop<T, LogicalNot>},
-    {NW_EW_ISNAN, loop<T, IsNan>},
-    {NW_EW_ISINF, loop<T, IsInf>},
-    {NW_EW_ISFINITE, loop<T, IsFinite>},
-    {NW_EW_EQ, loop<T, Equal>},
-    {NW_EW_NE, loop<T, NotEqual>},
+    {NW_EW_LOGICAL_NOT, loop<Unsigned<T>, LogicalNot>},
+    {NW_EW_ISNAN, loop<Unsigned<T>, IsNan>},
+    {NW_EW_ISINF, loop<Unsigned<T>, IsInf>},
+    {NW_EW_ISFINITE, loop<Unsigned<T>, IsFinite>},
+    {NW_EW_EQ, loop<Unsigned<T>, Equal>},
+    {NW_EW_NE, loop<Unsigned<T>, NotEqual>},
     {NW_EW_LT, loop<T, Less>},
     {NW_EW_LE, loop<T, LessEqual>},
     {NW_EW_GT, loop<T, Greater>},
     {NW_EW_GE, loop<T, GreaterEqual>},
-    {NW_EW_LOGICAL_AND, loop<T, LogicalAnd>},
-    {NW_EW_LOGICAL_OR, loop<T, LogicalOr>},
-    {NW_EW_LOGICAL_XOR, loop<T, LogicalXor>},
+    {NW_EW_LOGICAL_AND, loop<Unsigned<T>, LogicalAnd>},
+    {NW_EW_LOGICAL_OR, loop<Unsigned<T>, LogicalOr>},
+    {NW_EW_LOGICAL_XOR, loop<Unsigned<T>, LogicalXor>},
 };
 
 }  // namespace narrows::cpu::HWY_NAMESPACE
