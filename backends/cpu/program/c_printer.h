@@ -37,6 +37,7 @@ std::string c_storage(ir::DType dtype, int lanes = 1);  // as it lies in memory
 std::string c_literal(const ir::Expr& constant);
 std::string c_mask(int bytes, int lanes);
 bool is_half(ir::DType dtype);
+bool needs_kernel(const ir::Expr& expr);  // a function that is called for many elements at once
 
 class Printer : private common::TextWriter {
  public:

@@ -22,12 +22,6 @@ void for_each_expr(const ir::ExprPtr& expr, const std::function<void(const ir::E
   for (const ir::ExprPtr& operand : expr->operands) for_each_expr(operand, visit);
 }
 
-bool needs_kernel(const ir::Expr& expr) {
-  if (expr.kind != Kind::call || expr.dtype == DType::index) return false;
-  const ir::Function* function = ir::find_function(expr.name);
-  return function != nullptr && (function->is_costly || expr.name == "sqrt" || expr.name == "rsqrt") && expr.name != "elu";
-}
-
 int64_t widest(const ir::ExprPtr& expr) {
   int64_t out = 1;
   for_each_expr(expr, [&](const ir::ExprPtr& part) {
@@ -47,6 +41,12 @@ bool varies(const Node& loop) {
 }
 
 }  // namespace
+
+bool needs_kernel(const ir::Expr& expr) {
+  if (expr.kind != Kind::call || expr.dtype == DType::index) return false;
+  const ir::Function* function = ir::find_function(expr.name);
+  return function != nullptr && (function->is_costly() || expr.name == "sqrt" || expr.name == "rsqrt") && expr.name != "elu";
+}
 
 namespace {
 // function(function(a, b), c)
