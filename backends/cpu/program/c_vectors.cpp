@@ -207,6 +207,9 @@ void Printer::chunk(const Node& node, const ir::ExprPtr& base, int lanes) {
 void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes) {
   replaced_[loop.name] = lanes > 1 ? base + ir::make_name(kLane) : base;
   set_lanes(lanes);
+  if (tile_.has_value()) here_ = conditions_key(node);
+  if (free_stores(node, loop, base, lanes)) return set_lanes(1);
+  set_lanes(lanes);
   std::vector<ir::ExprPtr> even;
   std::vector<std::string> tests, some;
   std::vector<std::string> first{"0"}, last{std::to_string(lanes)};  // of the lanes that are there
