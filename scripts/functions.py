@@ -20,7 +20,7 @@ MADE = f"Made by scripts/functions.py from {TABLE}"
 
 
 KEYS = {
-    *("number", "operands", "dtypes", "result", "costly"),
+    *("number", "operands", "dtypes", "result", "cost"),
     *("range", "range_f64", "range_b", "error", "cancels", "subnormal"),
     *("formula", "gradients", "let", "derivatives", "own_second"),
     *("python", "does", "example", "prints", "onnx", "onnx_lacks"),
@@ -111,11 +111,11 @@ def c_rows(rows):
     lines = [
         f"// {LICENSE}",
         f"// {MADE}.",
-        "// NARROWS_FUNCTION(number, name, operands, dtypes, result, has a gradient, is costly)",
+        "// NARROWS_FUNCTION(number, name, operands, dtypes, result, has a gradient, cost)",
     ]
     for name, row in rows.items():
-        flags = [str(flag).lower() for flag in ("gradients" in row, row.get("costly", False))]
-        cells = [f"NW_EW_{name.upper()}", name, str(row["operands"]), row["dtypes"], row.get("result", "operands"), *flags]
+        facts = [str("gradients" in row).lower(), str(row.get("cost", 1))]
+        cells = [f"NW_EW_{name.upper()}", name, str(row["operands"]), row["dtypes"], row.get("result", "operands"), *facts]
         lines.append(f"NARROWS_FUNCTION({', '.join(cells)})")
     return "\n".join(lines) + "\n"
 

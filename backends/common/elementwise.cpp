@@ -5,6 +5,8 @@
 #include <cmath>
 #include <iterator>
 
+#include "core/ops/elementwise_cost.h"
+
 namespace narrows::common {
 
 // ---- the functions ----
@@ -14,8 +16,8 @@ namespace {
 constexpr unsigned F = kFloat, N = kFloat | kInt, B = kInt | kBool, I = kInt, A = kFloat | kInt | kBool;
 enum class Result : uint8_t { operands_dtype, bool_dtype, cast_dtype };
 constexpr Function kFunctions[] = {
-#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) \
-  {#name, number, operands, dtypes, Result::result##_dtype == Result::bool_dtype, differentiable, costly},
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, cost) \
+  {#name, number, operands, dtypes, Result::result##_dtype == Result::bool_dtype, differentiable, cost >= kCostly},
 #include "core/ops/elementwise_functions.inc"
 #undef NARROWS_FUNCTION
 };

@@ -283,26 +283,6 @@ Bound any_call(const Lowered& lowered, const std::vector<const ir::Buffer*>& opt
   return out;
 }
 
-double count_steps(const std::vector<Node>& body, const Numbers& numbers) {
-  double out = 0;
-  for (const Node& node : body) {
-    if (node.kind == Node::Kind::stores) {
-      for (const ir::Store& store : node.stores) {
-        out += 1;
-        for_each_load(store.value, [&](const ir::Expr&) { out += 0.5; });
-      }
-      continue;
-    }
-    double extent = 16;
-    try {
-      extent = static_cast<double>(std::max<int64_t>(0, ir::evaluate(node.extent, numbers)));
-    } catch (const Failure&) {  // it depends on a loop
-    }
-    out += extent * count_steps(node.body, numbers);
-  }
-  return out;
-}
-
 char* address(const BoundBuffer& buffer, const nw_call& call) {
   return buffer.output >= 0 ? data<char>(call.outputs[buffer.output]) : data<char>(call.inputs[buffer.input]);
 }

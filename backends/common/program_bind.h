@@ -61,9 +61,6 @@ Bound bind(const Lowered& lowered, const nw_sig& sig);
 Bound any_call(const Lowered& lowered, const std::vector<const ir::Buffer*>& optional = {}, size_t mask = 0,
                bool is_strided = false);
 
-// The loads and stores that a body makes, as many as its loops run: what a loop costs. Unknown extents count as 16.
-double count_steps(const std::vector<Node>& body, const Numbers& numbers);
-
 // A launch's data.
 char* address(const BoundBuffer& buffer, const nw_call& call);
 

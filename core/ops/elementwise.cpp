@@ -27,7 +27,7 @@ struct Function {
 // In the order of NW_EW_*, from 1.
 constexpr uint8_t F = kFloat, N = kNumeric, B = kBits, I = kInt, A = kAny;
 constexpr Function kFunctions[] = {
-#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) \
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, cost) \
   {#name, number, operands, dtypes, Result::result##_dtype, differentiable},
 #include "core/ops/elementwise_functions.inc"
 #undef NARROWS_FUNCTION

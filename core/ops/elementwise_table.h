@@ -10,7 +10,7 @@ namespace narrows {
 // How many operands that function has, 1 to 3; 0 for a number that is none's.
 constexpr int operands_of(int32_t function) {
   constexpr int kOperands[] = {
-#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) operands,
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, cost) operands,
 #include "core/ops/elementwise_functions.inc"
 #undef NARROWS_FUNCTION
   };

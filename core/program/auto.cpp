@@ -27,7 +27,7 @@ bool is_costly(const Block& block) {
   for_each_part(block.body[0].value, [&](const Expr& part) {
     const Function* const function =
         part.kind == Expr::Kind::call && part.dtype != DType::index ? find_function(part.name) : nullptr;
-    out = out || (function != nullptr && function->is_costly);
+    out = out || (function != nullptr && function->is_costly());
   });
   return out;
 }

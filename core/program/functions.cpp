@@ -5,20 +5,29 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/ops/elementwise_cost.h"
 #include "core/program/dtype.h"
 
 namespace narrows::program {
 namespace {
 
-#define NARROWS_FUNCTION(number, name, operands, dtypes, result, gradient, costly) \
-  {#name, operands, #dtypes[0], std::string_view(#result) == "bool", gradient, costly},
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, gradient, cost) \
+  {#name, operands, #dtypes[0], std::string_view(#result) == "bool", gradient, cost},
 constexpr Function kTable[] = {
 #include "core/ops/elementwise_functions.inc"
 };
 #undef NARROWS_FUNCTION
-constexpr Function kElu = {"elu", 2, 'F', false, true, true};
+
+constexpr Function elu() {  // with its alpha
+  for (Function out : kTable)
+    if (std::string_view(out.name) == "elu") return out.operands = 2, out;
+  return {};
+}
+constexpr Function kElu = elu();
 
 }  // namespace
+
+bool Function::is_costly() const { return cost >= kCostly; }
 
 const Function* find_function(std::string_view name) {
   if (name == "cast") return nullptr;

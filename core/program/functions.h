@@ -16,7 +16,8 @@ struct Function {
   char dtypes;      // F floating point, N those and integers, B integers and bool, I integers, A all
   bool gives_bool;  // else the type of its operands
   bool has_gradient;
-  bool is_costly;  // tens of cycles an element
+  int cost;  // of an element of a vector, in additions
+  bool is_costly() const;
 };
 
 // NULL: there is none of that name. `cast` is none here, because it is written f32(…); `elu` has its alpha as a second operand.

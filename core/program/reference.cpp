@@ -37,6 +37,31 @@ bool fills(const Part& part, const Access& write) {
   });
 }
 
+// Has the write reached each element that is read, within the same iteration of the loops that both share? So it is if it fills the
+// buffer, and each shared loop is an axis of it whose subscript the reader has, too: then the iteration runs all of that axis's
+// point.
+bool fills_ahead(const Pair& pair, const Access& write, const Access& read) {
+  if (!pair.a_first || !fills(pair.a, write)) return false;
+  const Block &writer = pair.a.unit->block(), &reader = pair.b.unit->block();
+  std::set<std::string> followed;
+  for (size_t i = 0; i < write.indices->size(); ++i) {
+    const Axis& axis = *plain_axis(writer, (*write.indices)[i]);
+    const Axis* const other = plain_axis(reader, (*read.indices)[i]);
+    if (axis.binding->kind == Expr::Kind::name && other != nullptr && same(axis.binding, other->binding))
+      followed.insert(axis.name);
+  }
+  const std::vector<ForPtr>& loops = pair.a.unit->path.loops;
+  return std::all_of(loops.begin(), loops.begin() + pair.common, [&](const ForPtr& loop) {
+    int moving = 0, following = 0;  // axes
+    for (const Axis& axis : writer.axes) {
+      if (!mentions(axis.binding, loop->name)) continue;
+      ++moving;
+      following += static_cast<int>(followed.count(axis.name));
+    }
+    return moving > 0 && moving == following;
+  });
+}
+
 bool has_carried(const Unit& unit) {
   const std::vector<Axis>& axes = unit.block().axes;
   return std::any_of(axes.begin(), axes.end(), [](const Axis& axis) { return axis.kind == Axis::Kind::carried; });
@@ -208,7 +233,7 @@ void Reference::require_written(const Part& reader, const Access& access) const 
     const Pair pair(writer, reader);
     for (const Access& write : writer.accesses()) {
       if (!write.is_write || write.buffer != access.buffer) continue;
-      if (pair.common == 0 && pair.a_first && fills(writer, write)) return;
+      if (fills_ahead(pair, write, access)) return;
       explore([&](Choices& choices) {
         Affine affine(program_, choices);
         Runs runs;

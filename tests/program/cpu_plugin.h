@@ -26,7 +26,9 @@
 
 // ---- the host ----
 
+inline thread_local int64_t loops_on_threads = 0;  // of this thread: those that were given to more than one
 inline void run_threads(void*, int64_t n, int64_t, void (*body)(void*, int64_t, int64_t), void* arg) {
+  if (n > 1) ++loops_on_threads;
   std::vector<std::thread> threads;
   for (int64_t i = 1; i < n; ++i) threads.emplace_back([=] { body(arg, i, i + 1); });
   if (n > 0) body(arg, 0, 1);

@@ -42,11 +42,12 @@ void expect(Tensor& out, const std::function<double(int64_t)>& want) {
   }
 }
 
-// A tensor of one dimension that ends where a page does, and the page behind it cannot be read.
+// A tensor that ends where a page does, and the page behind it cannot be read.
 class Guarded {
  public:
-  Guarded(DType dtype, int64_t size) : page_(sysconf(_SC_PAGESIZE)), tensor(dtype, {size}) {
-    const int64_t bytes = size * narrows::test::item_size(dtype), pages = (bytes + page_ - 1) / page_;
+  Guarded(DType dtype, int64_t size) : Guarded(dtype, std::vector<int64_t>{size}) {}
+  Guarded(DType dtype, const std::vector<int64_t>& shape) : page_(sysconf(_SC_PAGESIZE)), tensor(dtype, shape) {
+    const int64_t bytes = tensor.elements() * narrows::test::item_size(dtype), pages = (bytes + page_ - 1) / page_;
     size_ = static_cast<size_t>((pages + 1) * page_);
     memory_ = static_cast<unsigned char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     REQUIRE(memory_ != MAP_FAILED);
@@ -81,6 +82,33 @@ const char* const kTwoWriters = R"(program 1 f(A: f32[N], C: out f32[N]):
         C[v] = Y[v]
 )";
 
+// Tiles of 4 rows by 32 columns of sums of 3 products, in registers. `factor`: of the row; `more`: between the sums and what reads
+// them.
+std::string tiles_of_sums(const std::string& factor, const std::string& more) {
+  const auto point = [](const std::string& rows, const std::string& n, const std::string& axes) {
+    const std::string row = "i0 * 4 + i" + n, column = "j0 * 32 + j" + n;
+    return "(vi: S(" + rows + ") = " + row + ", vj: S(N) = " + column + axes + ") if " + row + " < " + rows + " and " + column +
+           " < N:\n";
+  };
+  const auto loops = [](const std::string& n) {
+    return "for i" + n + " in 4 unroll:\n          for j" + n + " in 32 vectorize:\n            ";
+  };
+  std::string out = R"(program 1 f(A: f32[M, 3], B: f32[3, N], C: out f32[M, N]):
+  alloc Y: f32[M, N]
+  for i0 in (M + 3) // 4 parallel:
+    for j0 in (N + 31) // 32:
+      for k in 3:
+        )" + loops("1") +
+                    "block Y" + point("M", "1", ", vk: R(3) = k") + R"(
+              init:
+                Y[vi, vj] = f32(0)
+              Y[vi, vj] = Y[vi, vj] + )" +
+                    factor + " * B[vk, vj]\n";
+  if (!more.empty())
+    out += "      " + loops("2") + "block Z" + point("M - 1", "2", "") + "              Y[vi, vj] = " + more + "\n";
+  return out + "      " + loops("3") + "block C" + point("M", "3", "") + "              C[vi, vj] = Y[vi, vj]\n";
+}
+
 std::string every_second(const char* dtype) {
   return std::string("program 1 f(A: ") + dtype + "[2 * N], like: i8[N], C: out " + dtype +
          "[N]):\n  for i in N:\n    block C(v: S(N) = i):\n      C[v] = A[2 * v + 1]\n";
@@ -99,6 +127,36 @@ TEST_CASE("a partial vector leaves the lanes of a register alone that its condit
         const auto twice = static_cast<float>(a.tensor.get(i)) * 2;
         return static_cast<double>(i < size - 3 ? twice + 1 : twice);
       });
+    }
+  });
+}
+
+TEST_CASE("a partial tile of sums uses what is there alone, whatever is not", "[sanitized]") {
+  const std::pair<std::string, std::string> kinds[] = {{"A[vi, vk]", ""},
+                                                       {"A[vi, vk]", "Y[vi, vj] + f32(1)"},  // of all rows but the last
+                                                       {"where(vi > 0, A[vi - 1, vk], f32(0))", ""}};
+  for_each_target([&](const Plugin& plugin) {
+    for (const auto& [factor, more] : kinds) {
+      const std::string text = tiles_of_sums(factor, more);
+      const bool shifts = factor.front() == 'w';
+      for (const int64_t m : {1, 2, 3, 5, 8, 9}) {
+        for (const int64_t n : {1, 15, 16, 17, 31, 32, 33, 49, 64, 70}) {
+          INFO(text << m << " x " << n);
+          Guarded a(DType::f32, {m, 3}), b(DType::f32, {3, n}), c(DType::f32, {m, n});
+          a.tensor.fill(1);
+          b.tensor.fill(2);
+          run(plugin, text, {&a.tensor, &b.tensor}, &c.tensor);
+          expect(c.tensor, [&](int64_t at) {
+            float sum = 0;
+            const int64_t row = at / n - (shifts ? 1 : 0);
+            for (int64_t k = 0; k < 3; ++k) {
+              const auto one = row < 0 ? 0.0F : static_cast<float>(a.tensor.get(3 * row + k));
+              sum += one * static_cast<float>(b.tensor.get(n * k + at % n));
+            }
+            return static_cast<double>(!more.empty() && at / n < m - 1 ? sum + 1 : sum);
+          });
+        }
+      }
     }
   });
 }

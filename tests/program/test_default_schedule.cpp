@@ -114,6 +114,36 @@ TEST_CASE("a short row's result does not join the loop of those who read it") {
   CHECK(scheduled(text("300")).program().body.size() == 1);
 }
 
+namespace {
+// How many loops of a call are given to threads.
+int64_t loops_split(const std::string& text, const std::vector<std::vector<int64_t>>& shapes, const char* kernel) {
+  std::vector<Tensor> inputs;
+  for (const auto& shape : shapes) inputs.push_back(filled(kF, shape, 1));
+  Tensor out(kF, shapes[0]);
+  const int64_t before = loops_on_threads;
+  const Answer answer = Call{plugin(), print(scheduled(text).program()), pointers(inputs), {&out}, kernel}.run();
+  INFO(answer.message);
+  REQUIRE(answer);
+  return loops_on_threads - before;
+}
+std::string chain(const std::string& value) {
+  return "program 1 f(x: f32[N], y: f32[N], z: out f32[N]):\n  for i in N:\n    block z(vi: S(N) = i):\n      z[vi] = " + value +
+         "\n";
+}
+}  // namespace
+
+// From about 30 us on. On one thread of a Xeon: x + y 19 us, exp 34 us; softmax 9 us and 110 us.
+TEST_CASE("loops are given to threads by what they cost, functions included") {
+  const int64_t n = 1 << 17;
+  CHECK(loops_split(chain("x[vi] + y[vi]"), {{n}, {n}}, "compiled") == 0);
+  CHECK(loops_split(chain("exp(x[vi] + y[vi])"), {{n}, {n}}, "compiled") == 1);
+  CHECK(loops_split(chain("x[vi] + y[vi]"), {{8 * n}, {8 * n}}, "compiled") == 1);
+  CHECK(loops_split(text_of("softmax"), {{64, 128}}, "compiled") == 0);
+  CHECK(loops_split(text_of("softmax"), {{128, 1000}}, "compiled") == 1);
+  CHECK(loops_split(text_of("stencil"), {{4, 8}}, "interpreter") == 0);
+  CHECK(loops_split(text_of("stencil"), {{64, 128}}, "interpreter") == 1);
+}
+
 TEST_CASE("a product by its default schedule is right for sizes that leave partial tiles") {
   for (const char* rows : {"M", "5", "24"}) {
     const std::string text = print(scheduled(product(rows)).program());

@@ -149,6 +149,23 @@ TEST_CASE("every program of texts/ computes the same when it is exported", "[exp
   }
 }
 
+// The C library's functions take one element at a time: a call that one thread makes in a program that is built is worth more here.
+TEST_CASE("loops of an exported program are given to threads by what they cost", "[export]") {
+  const Folder folder;
+  for (const auto& [name, value, split] : {std::tuple{"plain", "x[vi, vj]", 0}, {"costly", "exp(x[vi, vj])", 1}}) {
+    const std::string text =
+        std::string("program 1 f(x: f32[M, N], y: out f32[M, N]):\n  for i in M parallel:\n    for j in N:\n") +
+        "      block y(vi: S(M) = i, vj: S(N) = j):\n        y[vi, vj] = " + value + "\n";
+    exported(folder.file(name), {text});
+    const Plugin made(folder.file(name).c_str());
+    std::vector<Tensor> inputs{filled(DType::f32, {8, 4096}, 1)}, outputs{Tensor(DType::f32, {8, 4096})};
+    const int64_t before = loops_on_threads;
+    INFO(value);
+    REQUIRE(Call{made, made.op(0).name, pointers(inputs), pointers(outputs), nullptr}.run());
+    CHECK(loops_on_threads - before == split);
+  }
+}
+
 // Calls of every function of these dtypes, by their letters in the table, that gives bool or not. Not elu, whose alpha is a number,
 // nor where and cast.
 std::vector<std::string> calls(const std::string& dtypes, const std::string& result) {
@@ -157,7 +174,7 @@ std::vector<std::string> calls(const std::string& dtypes, const std::string& res
     if (dtypes.find(kinds) == std::string::npos || result != gives || name == "elu" || name == "where") return;
     out.push_back(name + (operands == 1 ? "(a[vi])" : operands == 2 ? "(a[vi], b[vi])" : "(a[vi], b[vi], c[vi])"));
   };
-#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) add(#name, operands, #dtypes, #result);
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, cost) add(#name, operands, #dtypes, #result);
 #include "core/ops/elementwise_functions.inc"
 #undef NARROWS_FUNCTION
   return out;

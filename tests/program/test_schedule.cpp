@@ -494,6 +494,17 @@ TEST_CASE("programs without a meaning are refused with the size that shows it") 
                    "    block Y(vi: S(8) = i):\n      Y[vi] = A[vi]\n");
              }),
              ContainsSubstring("at i=0 block 'C' reads Y[0], which nothing has written before"));
+  // The loop's own element is there, others are not yet.
+  const auto in_one_loop = [](const std::string& read, const std::string& loop, const std::string& axis) {
+    return "program 1 r(A: f32[8], C: out f32[8]):\n  alloc Y: f32[8]\n  for i in 8:\n    block Y(vi: S(8) = i):\n      Y[vi] = "
+           "A[vi]\n" +
+           loop + "block C(vi: S(8) = i" + axis + "):\n          C[vi] = Y[" + read + "]\n";
+  };
+  CHECK(refusal([&] { schedule(in_one_loop("vi", "    for j in 1:\n        ", "")); }).empty());
+  CHECK_THAT(refusal([&] { schedule(in_one_loop("7 - vi", "    for j in 1:\n        ", "")); }),
+             ContainsSubstring("at i=0 j=0 block 'C' reads Y[7], which nothing has written before"));
+  CHECK_THAT(refusal([&] { schedule(in_one_loop("vj", "    for j in 8:\n        ", ", vj: C(8) = j")); }),
+             ContainsSubstring("at i=0 j=1 block 'C' reads Y[1], which nothing has written before"));
   CHECK_THAT(refusal([] {
                schedule(
                    "program 1 g(A: f32[V], r: i64[N], C: out f32[N]):\n  for i in N:\n    block C(vi: S(N) = i):\n      C[vi] = "

@@ -77,6 +77,7 @@ std::optional<std::string> Printer::in_register(const std::string& buffer, const
     return registers.name;  // what is written will be thrown away
   }
   registers.used.insert({*access.constant, lanes});
+  note_use({*access.constant, lanes}, &registers);
   need_type(bound_.buffers.at(buffer).buffer->dtype, lanes);
   return registers.name + "_" + std::to_string(*access.constant);
 }
@@ -224,7 +225,7 @@ void Printer::store(const ir::Store& store) {
   const int lanes = place.lanes == Access::Lanes::same ? 1 : lanes_;
   if (lanes > 1) computed = widen(computed, lanes);
   if (const auto variable = in_register(store.buffer, place, lanes); variable.has_value()) {
-    if (part_.has_value() && lanes > 1) computed = select(part_mask(dtype), computed, {*variable, dtype, lanes});
+    if (part_.has_value() && lanes > 1 && keeps_lanes_) computed = select(part_mask(dtype), computed, {*variable, dtype, lanes});
     return line(*variable + " = " + computed.text + ";");
   }
   if (part_.has_value()) {

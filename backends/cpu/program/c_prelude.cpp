@@ -36,7 +36,7 @@ typedef f32 f32u NW_ANY; typedef f64 f64u NW_ANY;
 #else
 #define NW_FENCE
 #endif
-#define NW_LANES(begin, end) ((~(u64)0 >> (64 - (end))) & (~(u64)0 << (begin)))
+#define NW_LANES(begin, end) ((end) > (begin) ? (~(u64)0 >> (64 - (end))) & (~(u64)0 << (begin)) : 0)
 #define NW_PIN_PART(x) __asm__("" : "+m"(x))
 #if defined(__AVX512F__)
 #define NW_PIN(x) __asm__("" : "+v"(x))

@@ -37,6 +37,7 @@ std::string c_storage(ir::DType dtype, int lanes = 1);  // as it lies in memory
 std::string c_literal(const ir::Expr& constant);
 std::string c_mask(int bytes, int lanes);
 bool is_half(ir::DType dtype);
+bool needs_kernel(const ir::Expr& expr);  // a function that is called for many elements at once
 
 class Printer : private common::TextWriter {
  public:
@@ -72,6 +73,9 @@ class Printer : private common::TextWriter {
     std::set<std::pair<int64_t, int>> used;  // offset, lanes
     std::string name;
     bool failed = false;
+    // In a partial tile: do uses need their conditions, or do elements have one condition each?
+    bool is_free = false, is_mixed = false;
+    std::map<std::pair<int64_t, int>, std::string> conditions = {};
   };
   static bool fits_registers(const Registers& registers);
   void declare_registers(size_t at, const std::string& buffer);
@@ -90,8 +94,25 @@ class Printer : private common::TextWriter {
   };
   std::optional<Full> full_test(const ir::ExprPtr& condition, const std::vector<std::string>& path) const;
   void collect_full(const std::vector<Node>& body, std::vector<std::string>* path, size_t depth,
-                    std::map<std::string, ir::ExprPtr>* tests) const;
+                    std::map<std::string, ir::ExprPtr>* tests, std::map<std::string, ir::ExprPtr>* firsts) const;
   std::vector<ir::ExprPtr> open_conditions(const Node& node) const;  // those that are not known to hold
+
+  // ---- partial tiles: c_partial.cpp ----
+  struct TileBounds {
+    std::map<std::string, std::vector<std::string>> loops;  // the last value of each that is there
+    std::vector<std::string> lanes;                         // how many are there
+  };
+  bool always_holds(const Linear& sum) const;
+  ir::ExprPtr test_of_first(const ir::ExprPtr& condition, const std::vector<std::string>& path, size_t depth) const;
+  std::string tile_text(const Node& node, const Names& decided, const Names& lacking);
+  bool partial_tile(const Node& node, const std::map<std::string, ir::ExprPtr>& firsts);
+  bool is_lacking(const TileBounds& bounds, const ir::ExprPtr& base);
+  std::string conditions_key(const Node& node) const;
+  void note_use(const std::pair<int64_t, int>& element, Registers* registers) const;
+  bool may_load_freely(const ir::Expr& load, const Node& loop) const;
+  bool tile_bounds(const Node& node, const Node& loop, const ir::ExprPtr& base, TileBounds* out);
+  ir::ExprPtr with_registers(const ir::ExprPtr& expr) const;
+  bool free_stores(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes);
 
   // ---- vectors: c_vectors.cpp ----
   void set_lanes(int lanes);
@@ -196,6 +217,18 @@ class Printer : private common::TextWriter {
     bool failed;
   };
   std::optional<Part> part_;
+  bool keeps_lanes_ = true;  // a register's lanes that a part does not have
+  struct Tile {              // a partial tile whose first point is there
+    size_t depth;            // of the loop that it is an iteration of
+    Names decided;           // what holds at the first point
+    Names lacking;           // tests that say which parts are not there, either
+    Names halves[2];         // such tests of the second half of vectors, of rows
+    bool used;               // by stores that need no conditions
+  };
+  std::optional<Tile> tile_;
+  std::string here_;           // the conditions of the stores that are being written
+  Names bound_to_conditions_;  // buffers whose uses need them
+  bool is_rare_ = false;       // what is written need not be fast
 
   std::map<std::string, Registers> registers_;  // buffers in registers
   std::map<std::string, std::string> arrays_;   // buffers on the stack

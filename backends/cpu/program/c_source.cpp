@@ -68,7 +68,7 @@ void Printer::loop(const Node& node) {
     return;
   }
   if (vector_loop(node)) return;
-  const int64_t most = slow_ ? registers_.empty() ? 0 : kMostInPartialTile : kMostUnrolled;
+  const int64_t most = slow_ ? registers_.empty() || is_rare_ ? 0 : kMostInPartialTile : kMostUnrolled;
   if (node.loop_kind == ir::For::Kind::unroll && ir::constant(node.extent).has_value() && unrolled_parts(node) <= most)
     return unrolled_loop(node);
   if (node.loop_kind == ir::For::Kind::parallel && !in_parallel_ && path_.size() < kMostLoopsAround) return parallel_loop(node);
@@ -298,8 +298,7 @@ std::optional<Printer::Full> Printer::full_test(const ir::ExprPtr& condition, co
 std::vector<ir::ExprPtr> Printer::open_conditions(const Node& node) const {
   std::vector<ir::ExprPtr> out;
   for (const ir::ExprPtr& condition : node.conditions) {
-    if (const auto sum = as_inequality(condition, extents_); sum.has_value())
-      if (const auto bounds = range(*sum, extents_); bounds.has_value() && bounds->least >= 0) continue;
+    if (const auto sum = as_inequality(condition, extents_); sum.has_value() && always_holds(*sum)) continue;
     if (const auto full = full_test(condition, path_); full.has_value() && known_.count(full->key) != 0) continue;
     out.push_back(condition);
   }
@@ -308,11 +307,11 @@ std::vector<ir::ExprPtr> Printer::open_conditions(const Node& node) const {
 
 // The tests that the loop at `depth` decides best: no loop inside it decides any of the same stores' conditions.
 void Printer::collect_full(const std::vector<Node>& body, std::vector<std::string>* path, size_t depth,
-                           std::map<std::string, ir::ExprPtr>* tests) const {
+                           std::map<std::string, ir::ExprPtr>* tests, std::map<std::string, ir::ExprPtr>* firsts) const {
   for (const Node& node : body) {
     if (node.kind == Node::Kind::loop) {
       path->push_back(node.name);
-      collect_full(node.body, path, depth, tests);
+      collect_full(node.body, path, depth, tests, firsts);
       path->pop_back();
       continue;
     }
@@ -320,20 +319,22 @@ void Printer::collect_full(const std::vector<Node>& body, std::vector<std::strin
     size_t deepest = 0;
     for (const ir::ExprPtr& condition : node.conditions) {
       const auto full = full_test(condition, *path);
-      if (!full.has_value() || known_.count(full->key) != 0) continue;
+      if (!full.has_value() || known_.count(full->key) != 0 || always_holds(*as_inequality(condition, extents_))) continue;
       all.push_back(*full);
       deepest = std::max(deepest, full->depth);
     }
     if (all.empty() || deepest != depth) continue;
     for (const Full& full : all) (*tests)[full.key] = full.test;
+    for (const ir::ExprPtr& condition : node.conditions)
+      if (const ir::ExprPtr first = test_of_first(condition, *path, depth); first != nullptr) (*firsts)[ir::print(first)] = first;
   }
 }
 
 // One iteration of a loop: twice, if conditions hold for whole tiles inside it or do not.
 void Printer::versions(const Node& node) {
-  std::map<std::string, ir::ExprPtr> tests;
+  std::map<std::string, ir::ExprPtr> tests, firsts;
   std::vector<std::string> path = path_;
-  if (!slow_) collect_full(node.body, &path, path_.size() - 1, &tests);
+  if (!slow_) collect_full(node.body, &path, path_.size() - 1, &tests, &firsts);
   if (tests.empty()) return scope(node.allocations, node.body);
   std::vector<ir::ExprPtr> conditions;
   const std::set<std::string> before = known_;
@@ -347,8 +348,11 @@ void Printer::versions(const Node& node) {
   ++indent_;
   known_ = before;
   slow_ = true;
+  const bool has_tile = partial_tile(node, firsts);
+  is_rare_ = has_tile && registers_.empty();
   scope(node.allocations, node.body);
-  slow_ = false;
+  is_rare_ = slow_ = false;
+  if (has_tile) close();
   close();
 }
 
@@ -373,15 +377,16 @@ bool Printer::try_scope(const std::vector<size_t>& allocations, const std::vecto
   const auto registers_before = registers_;
   const int64_t stack_before = stack_bytes_;
   const size_t at = out_.size();
+  const bool was_used = tile_.has_value() && tile_->used;
   Names mine;
   for (const size_t number : allocations) {
     if (!may_be_local(number, body)) continue;
     const ir::Buffer& buffer = bound_.lowered->allocations[number];
     const int64_t bytes = local_elements(buffer) * bytes_of(buffer.dtype);
     mine.insert(buffer.name);
-    const bool small = bytes <= kMostRegisterBytes && buffer.dtype != ir::DType::boolean && !is_half(buffer.dtype);
+    const bool small = bytes <= kMostRegisterBytes && buffer.dtype != ir::DType::boolean && !is_half(buffer.dtype) && !is_rare_;
     if (small && not_in_registers->count(buffer.name) == 0) {
-      registers_[buffer.name] = {{}, fresh("r"), false};
+      registers_[buffer.name] = {{}, fresh("r"), false, tile_.has_value() && bound_to_conditions_.count(buffer.name) == 0};
     } else {
       arrays_[buffer.name] = fresh("a");
       stack_bytes_ += bytes;
@@ -395,11 +400,11 @@ bool Printer::try_scope(const std::vector<size_t>& allocations, const std::vecto
     arrays_.erase(name);
     const auto entry = registers_.find(name);
     if (entry == registers_.end()) continue;
-    if (fits_registers(entry->second)) {
+    if (fits_registers(entry->second) && !entry->second.is_mixed) {
       declare_registers(at, name);
       continue;
     }
-    not_in_registers->insert(name);
+    (entry->second.is_mixed ? bound_to_conditions_ : *not_in_registers).insert(name);
     good = false;
   }
   stack_bytes_ = stack_before;
@@ -407,6 +412,7 @@ bool Printer::try_scope(const std::vector<size_t>& allocations, const std::vecto
     out_ = out_before;
     functions_ = functions_before;
     registers_ = registers_before;
+    if (tile_.has_value()) tile_->used = was_used;
   }
   for (const std::string& name : mine) registers_.erase(name);
   return good;
@@ -434,6 +440,8 @@ void Printer::declare_registers(size_t at, const std::string& buffer) {
 // ---- stores ----
 
 void Printer::stores(const Node& node) {
+  if (tile_.has_value()) here_ = conditions_key(node);
+  if (free_stores(node, Node(), nullptr, 1)) return;
   const std::string test = condition_text(open_conditions(node));
   open(test.empty() ? "{" : "if (" + test + ") {");
   write(node);

@@ -30,6 +30,7 @@ bool has_index_load(const ir::ExprPtr& expr) {  // a gather
 }
 
 bool compares_index(const ir::ExprPtr& expr) {
+  if (expr->kind == Kind::load) return false;  // whatever its subscripts are
   if (expr->kind == Kind::call && !expr->operands.empty() && expr->operands[0]->dtype == DType::index) return true;
   return std::any_of(expr->operands.begin(), expr->operands.end(), [](const ir::ExprPtr& o) { return compares_index(o); });
 }

@@ -22,12 +22,6 @@ void for_each_expr(const ir::ExprPtr& expr, const std::function<void(const ir::E
   for (const ir::ExprPtr& operand : expr->operands) for_each_expr(operand, visit);
 }
 
-bool needs_kernel(const ir::Expr& expr) {
-  if (expr.kind != Kind::call || expr.dtype == DType::index) return false;
-  const ir::Function* function = ir::find_function(expr.name);
-  return function != nullptr && (function->is_costly || expr.name == "sqrt" || expr.name == "rsqrt") && expr.name != "elu";
-}
-
 int64_t widest(const ir::ExprPtr& expr) {
   int64_t out = 1;
   for_each_expr(expr, [&](const ir::ExprPtr& part) {
@@ -47,6 +41,12 @@ bool varies(const Node& loop) {
 }
 
 }  // namespace
+
+bool needs_kernel(const ir::Expr& expr) {
+  if (expr.kind != Kind::call || expr.dtype == DType::index) return false;
+  const ir::Function* function = ir::find_function(expr.name);
+  return function != nullptr && (function->is_costly() || expr.name == "sqrt" || expr.name == "rsqrt") && expr.name != "elu";
+}
 
 namespace {
 // function(function(a, b), c)
@@ -206,6 +206,9 @@ void Printer::chunk(const Node& node, const ir::ExprPtr& base, int lanes) {
 // `loop` takes the values base to base + lanes - 1.
 void Printer::vector_stores(const Node& node, const Node& loop, const ir::ExprPtr& base, int lanes) {
   replaced_[loop.name] = lanes > 1 ? base + ir::make_name(kLane) : base;
+  set_lanes(lanes);
+  if (tile_.has_value()) here_ = conditions_key(node);
+  if (free_stores(node, loop, base, lanes)) return set_lanes(1);
   set_lanes(lanes);
   std::vector<ir::ExprPtr> even;
   std::vector<std::string> tests, some;

@@ -13,6 +13,7 @@
 #include "core/program/rule.h"
 #include "core/program/text.h"
 #include "core/program/walk.h"
+#include "program/cost.h"
 
 namespace narrows::cpu {
 namespace {
@@ -21,7 +22,7 @@ using Kind = ir::Expr::Kind;
 using ir::DType;
 using Role = ir::Buffer::Role;
 
-constexpr double kStepCost = 0.25;  // as of a program that is not exported: program.cpp
+constexpr double kFunction = 20;  // the C library's takes so much longer than the kernels of vectors
 
 bool is_input(const ir::Buffer& tensor) { return tensor.role != Role::output; }
 bool is_computed(const ir::Expr& index) { return index.kind != Kind::integer && index.kind != Kind::name; }
@@ -293,7 +294,7 @@ class Tables {
       case CNumber::Kind::size: return "s->numbers[" + std::to_string(numbers_.at(one.name)) + "]";
       case CNumber::Kind::stride:
         return "s->placed[" + std::to_string(places_.at(one.name)) + "].strides[" + std::to_string(one.dimension) + "]";
-      case CNumber::Kind::cost: return "bits(" + number_text(kStepCost) + " * (" + steps(one.loop->body) + "))";
+      case CNumber::Kind::cost: return "bits(" + cost(one.loop->body, {}) + ")";
       case CNumber::Kind::kept: return "1";  // through the caches, for calls of every size
       case CNumber::Kind::param: break;
     }
@@ -303,23 +304,21 @@ class Tables {
     return "param(s, " + at + ", params_" + id_ + "[" + at + "].kind)";
   }
 
-  // count_steps() of program_bind.h, as C.
-  std::string steps(const std::vector<Node>& body) {
+  // cost_of() of cost.h, as C.
+  std::string cost(const std::vector<Node>& body, const LoopPath& around) {
     std::string out = "0";
     for (const Node& node : body) {
       if (node.kind == Node::Kind::stores) {
-        double count = 0;
-        for (const ir::Store& store : node.stores) {
-          count += 1;
-          for_each_load(store.value, [&](const ir::Expr&) { count += 0.5; });
-        }
-        out += " + " + number_text(count);
+        out += " + " + number_text(cost_of_stores(node, around, {}, kFunction));
         continue;
       }
+      LoopPath inner = around;
+      inner.push_back(&node);
       Names names;
       collect_names(node.extent, &names);
       const bool known = std::none_of(names.begin(), names.end(), [&](const std::string& n) { return loops_.count(n) != 0; });
-      out += " + " + (known ? "trips(" + range(node.extent) + ")" : std::string("16")) + " * (" + steps(node.body) + ")";
+      out += " + " + (known ? "trips(" + range(node.extent) + ")" : number_text(kUnknownTrips)) + " * (" + cost(node.body, inner) +
+             ")";
     }
     return out;
   }

@@ -13,7 +13,7 @@ struct Named {
   std::string_view name;
   int number;
 };
-#define NARROWS_FUNCTION(number, name, operands, dtypes, result, gradient, costly) {#name, number},
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, gradient, cost) {#name, number},
 constexpr Named kFunctions[] = {
 #include "core/ops/elementwise_functions.inc"
 };

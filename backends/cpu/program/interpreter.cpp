@@ -7,18 +7,21 @@
 
 #include "core/program/expr.h"
 #include "ops/tasks.h"
+#include "program/cost.h"
 #include "program/memory.h"
 #include "program/steps.h"
 
 namespace narrows::cpu {
 namespace {
 
+constexpr double kStep = 150;  // multiply-adds that take as long
+
 // A loop, or stores.
 struct Part {
   bool is_loop = false;
   bool is_parallel = false;
   int32_t variable = 0, extent = 0;  // cells
-  double cost = 0;                   // of one iteration
+  double cost = 0;                   // of one iteration, as run_tasks() takes it
   Code code;                         // computes the extent; or does all that the stores do
   std::vector<Part> body;
 };
@@ -56,10 +59,14 @@ class Builder {
     out.variable = compiler.new_cell();
     out.extent = compiler.value(ir::substitute(node.extent, sizes_), &out.code);
     out.code.finish();
-    out.cost = 20 * count_steps(node.body, bound_.numbers);
     compiler.name_cell(node.name, out.variable);
     out.body = body(node.body);
+    for (size_t i = 0; i < node.body.size(); ++i) out.cost += cost(out.body[i], node.body[i]);
     return out;
+  }
+
+  double cost(const Part& part, const Node& node) const {
+    return kStep * static_cast<double>(part.code.steps.size()) + (part.is_loop ? trips_of(node, bound_.numbers) * part.cost : 0);
   }
 
   Part stores(const Node& node) {

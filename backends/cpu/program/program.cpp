@@ -12,6 +12,7 @@
 #include "ops/tasks.h"
 #include "program/c_source.h"
 #include "program/compile.h"
+#include "program/cost.h"
 #include "program/functions.h"
 #include "program/interpreter.h"
 #include "program/memory.h"
@@ -23,9 +24,6 @@ const char* const kProgramKernels[] = {"compiled", "interpreter", nullptr};
 namespace {
 
 enum Variant { kCompiled, kInterpreter };
-
-// Loads and stores become vectors' lanes: a step is worth so many multiply-adds.
-constexpr double kStepCost = 0.25;
 
 int64_t bits_of_double(double value) {
   int64_t out = 0;
@@ -46,7 +44,7 @@ int64_t number_for(const CNumber& number, const Instance& instance, const Bound&
     case CNumber::Kind::size: return bound.numbers.at(number.name);
     case CNumber::Kind::stride: return bound.buffers.at(number.name).strides[number.dimension];
     case CNumber::Kind::kept: return bytes_of_tensors(bound) > kBytesWorthStreaming ? 0 : 1;
-    case CNumber::Kind::cost: return bits_of_double(kStepCost * count_steps(number.loop->body, bound.numbers));
+    case CNumber::Kind::cost: return bits_of_double(cost_of(number.loop->body, bound.numbers));
     case CNumber::Kind::param: {
       for (const ir::Param& param : bound.lowered->program.params) {
         if (param.name != number.name) continue;

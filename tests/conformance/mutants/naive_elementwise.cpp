@@ -96,7 +96,7 @@ void launch_elementwise(const Task& task) {
 }
 
 constexpr int32_t kNumFunctions = 0
-#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, costly) +1
+#define NARROWS_FUNCTION(number, name, operands, dtypes, result, differentiable, cost) +1
 #include "core/ops/elementwise_functions.inc"
 #undef NARROWS_FUNCTION
     ;
