@@ -99,6 +99,7 @@ class Counter {
 
   double access(double cost, DType dtype, const std::vector<ir::ExprPtr>& indices) const {
     std::vector<ir::ExprPtr> places;
+    places.reserve(indices.size());
     for (const ir::ExprPtr& index : indices) places.push_back(common::expression(common::linear(index, extents_)));
     const bool is_gather = is_vector_ && along(places, *around_.back()) && !lies_along(places, around_.back()->name);
     return (cost * width(dtype) + (is_half(dtype) ? kHalf : 0)) * (is_gather ? kScalar : each_) / sharers(places);
