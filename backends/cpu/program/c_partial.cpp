@@ -2,6 +2,8 @@
 // c_partial.cpp -- partial tiles, of which some point is there. Sums in registers are computed for the whole tile, without a test
 // in the reduction: what stands in for rows that are not there is the last one that is, and memory gives the lanes that are there.
 // So it takes as long as a full tile. See c_printer.h.
+#include <algorithm>
+
 #include "core/program/dtype.h"
 #include "core/program/text.h"
 #include "program/c_printer.h"
@@ -21,9 +23,9 @@ std::string nested_minimum(const std::vector<std::string>& values) {
   return out;
 }
 
-bool gathers(const ir::Expr& load) {
+bool has_load(const ir::ExprPtr& expr) {
   bool found = false;
-  for (const ir::ExprPtr& index : load.operands) for_each_load(index, [&](const ir::Expr&) { found = true; });
+  for_each_load(expr, [&](const ir::Expr&) { found = true; });
   return found;
 }
 
@@ -37,10 +39,11 @@ bool Printer::always_holds(const Linear& sum) const {
          });
 }
 
-// Whether a condition holds at the first point of the loops inside the one at `depth`. NULL: it cannot be said so.
+// Whether a condition holds at the first point of the loops inside the one at `depth`. NULL: it cannot be said so, or data decides,
+// which another condition may guard.
 ir::ExprPtr Printer::test_of_first(const ir::ExprPtr& condition, const std::vector<std::string>& path, size_t depth) const {
   std::optional<Linear> sum = as_inequality(condition, extents_);
-  if (!sum.has_value()) return nullptr;
+  if (!sum.has_value() || has_load(condition)) return nullptr;
   for (size_t i = depth + 1; i < path.size(); ++i) {
     sum = sum->without(path[i]);
     if (mentions(expression(*sum), path[i])) return nullptr;
@@ -125,7 +128,7 @@ void Printer::note_use(const std::pair<int64_t, int>& element, Registers* regist
 bool Printer::may_load_freely(const ir::Expr& load, const Node& loop) const {
   if (load.name[0] == '#') return false;
   if (const auto found = registers_.find(load.name); found != registers_.end()) return found->second.is_free;
-  if (gathers(load)) return false;
+  if (std::any_of(load.operands.begin(), load.operands.end(), has_load)) return false;  // a gather
   for (size_t d = 0; d < load.operands.size(); ++d) {
     const Linear sum = linear(load.operands[d], extents_);
     const bool last = d + 1 == load.operands.size();
