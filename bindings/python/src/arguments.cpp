@@ -68,9 +68,9 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
 bool add_input(Call& c, uint32_t index, PyObject* object) {
   if (index >= c.declaration.inputs.size() || index >= NW_MAX_TENSORS) {
     const bool operands = c.op->operands > 0;
-    PyErr_Format(PyExc_TypeError, "%S takes %d %s; %d were given", c.op->name,
-                 operands ? c.op->operands : static_cast<int>(c.declaration.inputs.size()), operands ? "operands" : "tensors",
-                 static_cast<int>(index) + 1);
+    const int takes = operands ? c.op->operands : static_cast<int>(c.declaration.inputs.size());
+    PyErr_Format(PyExc_TypeError, "%S takes %d %s%s; %d were given", c.op->name, takes, operands ? "operand" : "tensor",
+                 takes == 1 ? "" : "s", static_cast<int>(index) + 1);
     return false;
   }
   if (c.objects[index] != nullptr) {
