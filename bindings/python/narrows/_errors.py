@@ -90,7 +90,7 @@ def attribute(module: str, name: str, known: list[str], others: dict[str, str] |
     return AttributeError(f"module '{module}' has no attribute '{name}'{nearest}")
 
 
-def near(name, known, others=None):
+def near(name: str, known: list[str], others: dict[str, str] | None = None) -> str:
     """; did you mean '…'?, or nothing where no known name is near. `others`: names that people know known ones by."""
     import difflib
 

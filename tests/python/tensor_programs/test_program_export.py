@@ -176,7 +176,7 @@ def test_bad_paths_and_names(tmp_path, path, name, message):
 @pytest.mark.parametrize("gradient", [8, -1])
 def test_bad_gradients(tmp_path, gradient):
     for function in (scaled, Schedule(scaled)):
-        with pytest.raises(ValueError, match=f"gradient is {gradient}; expected .* 0 to 7"):
+        with pytest.raises(ValueError, match=f"gradient = {gradient}; expected False, True, or"):
             function.export(tmp_path / "narrows_mine.so", gradient=gradient)
     assert not list(tmp_path.iterdir())
 

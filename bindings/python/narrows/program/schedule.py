@@ -82,7 +82,7 @@ _NOT_OFFERED = {
 }
 
 
-def _absent(kind: str, name: str, names: Sequence[str]) -> ScheduleError:
+def _absent(kind: str, name: str, names: list[str]) -> ScheduleError:
     near = _errors.near(name, names) if isinstance(name, str) else ""
     return ScheduleError(f"there is no {kind} '{name}'{near or ';'} there are: {', '.join(names) or 'none'}")
 
