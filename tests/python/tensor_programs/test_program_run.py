@@ -393,3 +393,15 @@ def test_an_absent_tensor_that_is_read_first_is_explained(framework):
             Exception, match=r"sq: y is read before it is stored, so it is an input, too, and it is absent; .*T\.init"
         ):
             g(x)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+def test_a_program_that_is_called_as_a_function_of_ours_keeps_its_names(framework):
+    f = PrimFunc(
+        "program 1 clip(a: f32[n], b: f32[n], y: out f32[n]):\n  for i in n:\n    block y(v: S(n) = i):\n      y[v] = a[v] + b[v]\n"
+    )
+    x, _ = arrays(framework)
+    given = [x[0], x[0].clone().requires_grad_()] if framework == "torch" else [x[0]]
+    for a in given:
+        with pytest.raises(TypeError, match=r"^clip: b: list is no array"):
+            f.build()(a, [1.0])
