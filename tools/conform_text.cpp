@@ -71,9 +71,14 @@ void print_run(const Run& run) {
 
 void print_failures(const ConformOptions& options, const Verdict& v) {
   size_t shown = 0, more = 0;
+  std::map<std::string, int64_t> not_run;  // why, and how many: what they did not start for is told once
   for (const Run& run : v.runs)
     for (const TestResult& test : run.tests) {
       if (test.status != "failed") continue;
+      if (!test.failures.empty() && test.failures.front().text.starts_with("not run")) {
+        ++not_run[test.failures.front().text];
+        continue;
+      }
       if (shown++ >= kFailuresShown) {
         ++more;
         continue;
@@ -84,6 +89,7 @@ void print_failures(const ConformOptions& options, const Verdict& v) {
       if (test.failed_assertions > 1) std::printf("    and %s more in it\n", plural(test.failed_assertions - 1, "failure").c_str());
       std::printf("    %s %s\n", dim("again:").c_str(), printable(repeat_command(options, v, run, test.name)).c_str());
     }
+  for (const auto& [why, count] : not_run) std::printf("\n%s %s\n", plural(count, "test").c_str(), printable(why).c_str());
   if (more != 0) std::printf("\n%s more failed; --json has them all\n", plural(static_cast<int64_t>(more), "test").c_str());
 }
 

@@ -261,7 +261,10 @@ int32_t plan_program(void* self, const nw_program_text* program, const nw_sig* s
 }
 
 int32_t write_plugin(void* self, const char* const* texts, uint32_t num_texts, const char* op, const char* path, nw_error* error) {
-  return guarded(error, [&] { export_programs(instance_of(self), {texts, texts + num_texts}, op == nullptr ? "" : op, path); });
+  return guarded(error, [&] {
+    const CpuInstance& instance = instance_of(self);
+    export_programs(instance, instance.chosen->label, {texts, texts + num_texts}, op == nullptr ? "" : op, path);
+  });
 }
 
 const void* extension(void* self, const char* name) {

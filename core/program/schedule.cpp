@@ -6,7 +6,6 @@
 #include <array>
 
 #include "core/error.h"
-#include "core/near.h"
 #include "core/program/polyhedra.h"
 #include "core/program/steps.h"
 #include "core/program/text.h"
@@ -48,7 +47,7 @@ constexpr std::array<NamedStep, 21> kSteps = {{
 const NamedStep& need_step(const std::string& name) {
   const auto found = std::find_if(kSteps.begin(), kSteps.end(), [&](const NamedStep& step) { return step.name == name; });
   if (found == kSteps.end())
-    throw_failure(NW_INVALID, -1, "there is no step '%s'%s", name.c_str(), did_you_mean(name, step_names()).c_str());
+    throw_failure(NW_INVALID, -1, "there is no step '%s'%s", name.c_str(), instead_of(name, step_names()).c_str());
   return *found;
 }
 

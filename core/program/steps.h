@@ -55,6 +55,8 @@ void pad(Draft&, const StepLine&);
 // steps_common.cpp: what several steps need.
 const Path& need_block(const std::vector<Path>& all, const std::string& name);  // throws Failure, with the names that there are
 ForPtr need_loop(const Program& program, const std::string& name);
+// "; did you mean 'j'? there are: i, j", of what has no such name.
+std::string instead_of(const std::string& name, const std::vector<std::string>& names);
 void require_unbound(const For& loop);  // throws Failure
 std::vector<Path> paths_under(const Program& program, const std::string& loop);
 Buffer& need_allocation(Program& program, const std::string& name);

@@ -71,7 +71,13 @@ class Cache {
     users_ = {block_};
     for (const std::string& name : line.texts("consumers", {})) users_.insert(need_block(all, name).block->name);
     const Buffer* const found = find_buffer(draft.current, line.text("buffer"));
-    if (found == nullptr) throw_failure(NW_INVALID, -1, "there is no buffer '%s'", line.text("buffer").c_str());
+    if (found == nullptr) {
+      std::vector<std::string> names;
+      for (const std::vector<Buffer>* buffers : {&draft.current.tensors, &draft.current.allocations})
+        for (const Buffer& buffer : *buffers) names.push_back(buffer.name);
+      const std::string name = line.text("buffer");
+      throw_failure(NW_INVALID, -1, "there is no buffer '%s'%s", name.c_str(), instead_of(name, names).c_str());
+    }
     old_ = *found;
     if (old_.optional)
       throw_failure(NW_INVALID, -1, "'%s' is optional; only a tensor that is always there is copied", old_.name.c_str());

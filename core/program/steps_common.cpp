@@ -40,13 +40,23 @@ std::string parts_of(const std::string& name, const std::vector<std::string>& na
 
 }  // namespace
 
+std::string instead_of(const std::string& name, const std::vector<std::string>& names) {
+  constexpr size_t kShown = 16;
+  const std::string near = did_you_mean(name, names);
+  std::string out = near.empty() ? "; there " : near + " there ";
+  if (names.empty()) return out + "is none";
+  out += "are: ";
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) out += (i == 0 ? "" : ", ") + names[i];
+  return out + (names.size() > kShown ? ", ..." : "");
+}
+
 const Path& need_block(const std::vector<Path>& all, const std::string& name) {
   for (const Path& path : all)
     if (path.block->name == name) return path;
   std::vector<std::string> names;
   names.reserve(all.size());
   for (const Path& path : all) names.push_back(path.block->name);
-  throw_failure(NW_INVALID, -1, "there is no block '%s'%s", name.c_str(), did_you_mean(name, names).c_str());
+  throw_failure(NW_INVALID, -1, "there is no block '%s'%s", name.c_str(), instead_of(name, names).c_str());
 }
 
 ForPtr need_loop(const Program& program, const std::string& name) {
@@ -55,7 +65,7 @@ ForPtr need_loop(const Program& program, const std::string& name) {
   collect_loops(program.body, names);
   const std::string parts = parts_of(name, names);
   throw_failure(NW_INVALID, -1, "there is no loop '%s'%s", name.c_str(),
-                parts.empty() ? did_you_mean(name, names).c_str() : parts.c_str());
+                parts.empty() ? instead_of(name, names).c_str() : parts.c_str());
 }
 
 void require_unbound(const For& loop) {
@@ -74,9 +84,12 @@ std::vector<Path> paths_under(const Program& program, const std::string& loop) {
 Buffer& need_allocation(Program& program, const std::string& name) {
   for (Buffer& buffer : program.allocations)
     if (buffer.name == name) return buffer;
-  const bool is_tensor = find_buffer(program, name) != nullptr;
-  throw_failure(NW_INVALID, -1, is_tensor ? "'%s' is a tensor of the caller's, not an allocated buffer" : "there is no buffer '%s'",
-                name.c_str());
+  if (find_buffer(program, name) != nullptr)
+    throw_failure(NW_INVALID, -1, "'%s' is a tensor of the caller's, not an allocated buffer", name.c_str());
+  std::vector<std::string> names;
+  names.reserve(program.allocations.size());
+  for (const Buffer& buffer : program.allocations) names.push_back(buffer.name);
+  throw_failure(NW_INVALID, -1, "there is no allocated buffer '%s'%s", name.c_str(), instead_of(name, names).c_str());
 }
 
 Buffer::Scope parse_scope(const std::string& name) {

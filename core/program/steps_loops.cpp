@@ -44,9 +44,12 @@ std::vector<ExprPtr> split_extents(const For& loop, const std::vector<StepLine::
                     static_cast<long long>(kMaxSplit));
   }
   const size_t unknown = std::count(factors.begin(), factors.end(), std::nullopt);
-  if (factors.size() < 2 || unknown > 1)
-    throw_failure(NW_INVALID, -1, "split takes at least two factors, at most one of them None; there are %zu, %zu of them None",
-                  factors.size(), unknown);
+  if (factors.size() < 2)
+    throw_failure(NW_INVALID, -1, "expected two factors or more, as one for each new loop; given: %zu", factors.size());
+  if (unknown > 1) throw_failure(NW_INVALID, -1, "%zu factors are None; expected one at most", unknown);
+  if (unknown == 1 && factors[0] && !constant(loop.extent))
+    throw_failure(NW_INVALID, -1, "loop '%s' has %s iterations, a size; of such a loop only the first factor may be None",
+                  loop.name.c_str(), print(loop.extent).c_str());
   const ExprPtr whole = make_integer(product);
   std::vector<ExprPtr> out;
   out.reserve(factors.size());
@@ -194,7 +197,7 @@ void fuse(Draft& draft, const StepLine& line) {
   const std::vector<std::string>& names = line.texts("loops");
   const std::vector<ForPtr> loops = chain(draft.current, names);
   if (names.size() < 2 || loops.size() != names.size())
-    throw_failure(NW_INVALID, -1, "fuse takes two or more loops, each right within the one before");
+    throw_failure(NW_INVALID, -1, "fuse takes two or more loops, each nested directly inside the previous one");
   for (size_t i = 0; i < loops.size(); ++i) {
     require_unbound(*loops[i]);
     if (loops[i]->name != names[i])

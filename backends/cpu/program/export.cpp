@@ -142,9 +142,11 @@ std::vector<std::string> features(const std::string& machine_flag) {
   return out;
 }
 
-std::string frame_text(const Instance& instance, const std::string& plugin, const std::vector<ExportedProgram>& programs) {
+std::string frame_text(const Instance& instance, const char* label, const std::string& plugin,
+                       const std::vector<ExportedProgram>& programs) {
   const std::vector<std::string> machine = c_machine_flags(instance);
   std::string tables = "#define PLUGIN \"" + plugin + "\"\n#define TARGET \"" + instance.target + "\"\n";
+  tables.append("#define TARGET_LABEL \"").append(label).append("\"\n");
   tables += "static const char* missing_feature(void) {\n";
   for (const std::string& feature : features(machine.empty() ? "" : machine[0]))
     tables.append("  if (!__builtin_cpu_supports(\"").append(feature).append("\")) return \"").append(feature).append("\";\n");
@@ -156,11 +158,16 @@ std::string frame_text(const Instance& instance, const std::string& plugin, cons
          tables + fixed.substr(at + mark.size());
 }
 
-// What `narrows conform` has to know: docs/conformance.md.
-std::string manifest_text(const Instance& instance) {
+// What `narrows conform` has to know: docs/conformance.md. The cpu backend, which is loaded beside the plugin, has to say the same
+// target.
+std::string manifest_text(const Instance& instance, const char* label) {
   const std::vector<std::string> machine = c_machine_flags(instance);
+  const std::string_view target = instance.target;
+  std::vector<std::string> needed = features(machine.empty() ? "" : machine[0]);
+  if (target == "avx512_bf16") needed.emplace_back("avx512_bf16");
+  if (target == "amx") needed.insert(needed.end(), {"amx_tile", "amx_bf16"});
   std::string cpu;
-  for (std::string feature : features(machine.empty() ? "" : machine[0])) {
+  for (std::string feature : needed) {
     std::replace(feature.begin(), feature.end(), '.', '_');  // as /proc/cpuinfo has them
     cpu += (cpu.empty() ? "\"" : ", \"") + (feature == "bmi" ? "bmi1" : feature) + "\"";
   }
@@ -170,7 +177,8 @@ std::string manifest_text(const Instance& instance) {
   const char* name = "aarch64";
 #endif
   return std::string("{\n  \"environments\": [\n    {\"name\": \"") + instance.target + "\", \"machine\": \"" + name +
-         "\", \"arch\": \"" + instance.target + "\", \"cpu\": [" + cpu + "]}\n  ],\n  \"exclusions\": []\n}\n";
+         "\", \"variables\": {\"NARROWS_CPU_TARGET\": \"" + instance.target + "\"}, \"arch\": \"" + label + "\",\n     \"cpu\": [" +
+         cpu + "]}\n  ],\n  \"exclusions\": []\n}\n";
 }
 
 // ---- files ----
@@ -300,7 +308,7 @@ void place_file(const std::string& path, const std::string& bytes, mode_t mode) 
 
 }  // namespace
 
-void export_programs(const Instance& instance, const std::vector<std::string>& texts, const std::string& op,
+void export_programs(const Instance& instance, const char* label, const std::vector<std::string>& texts, const std::string& op,
                      const std::string& path) {
   try {
     const std::string plugin = plugin_name(path), manifest = path.substr(0, path.size() - 3) + ".manifest.json";
@@ -308,8 +316,8 @@ void export_programs(const Instance& instance, const std::vector<std::string>& t
     const std::string name = op_name(op, path, plugin + "." + ir::parse(texts[0]).name + "/1");
     (void)required_compiler();
     const std::vector<ExportedProgram> programs = print_programs(instance, texts, name);
-    const std::string bytes = compile_plugin(instance, frame_text(instance, plugin, programs), programs);
-    place_file(manifest, manifest_text(instance), 0644);
+    const std::string bytes = compile_plugin(instance, frame_text(instance, label, plugin, programs), programs);
+    place_file(manifest, manifest_text(instance, label), 0644);
     try {
       place_file(path, bytes, 0755);
     } catch (...) {

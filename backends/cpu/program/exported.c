@@ -469,7 +469,7 @@ static int32_t device_count(void* self, int32_t* count, nw_error* error) {
 static int32_t device_info(void* self, int32_t id, nw_device_info* out, nw_error* error) {
   (void)self;
   if (known(id, NULL, error) != NW_OK) return NW_INVALID;
-  const nw_device_info info = {out->struct_size, 0, "host memory", TARGET, {0}, 0};
+  const nw_device_info info = {out->struct_size, 0, "host memory", TARGET_LABEL, {0}, 0};
   memcpy(out, &info, out->struct_size < sizeof info ? out->struct_size : sizeof info);
   return NW_OK;
 }

@@ -25,16 +25,22 @@ from narrows._second_derivatives import SECOND
 _F = _functions.public
 
 
+def _shown(op):
+    return op.__name__ if _programs.is_program(op.op) else op.op
+
+
 def missing(op, is_backward):
     """Why a call has no derivative by a backward op; ``is_backward``: the op is one itself, and of first derivatives."""
-    what = "second derivative" if is_backward else "derivative"
-    expected = f"; expected build(gradient={2 if is_backward else True})" if _programs.is_program(op.op) else ""
-    return f"{op.op} declares no backward op, so there is no {what}{expected}"
+    is_program = _programs.is_program(op.op)
+    order = _programs.order(op.op) + 1 if is_program else 1 + is_backward
+    what = {1: "derivative", 2: "second derivative"}.get(order, f"derivative of order {order}")
+    expected = f"; expected build(gradient={True if order == 1 else order})" if is_program else ""
+    return f"{_shown(op)} declares no backward op, so there is no {what}{expected}"
 
 
 def missing_forward(op):
     """Why a call has no derivative in forward mode."""
-    return f"{op.op}: no forward-mode derivative (jvp, jacfwd, hessian); expected reverse mode (grad, vjp, jacrev)"
+    return f"{_shown(op)}: no forward-mode derivative (jvp, jacfwd, hessian); expected reverse mode (grad, vjp, jacrev)"
 
 
 def rule_of(name):

@@ -4,6 +4,8 @@
 Nothing here runs in a call that succeeds.
 """
 
+from narrows import _programs
+
 # Whose one argument is a text of ours. Others' own classes stay as they are.
 PLAIN = (ValueError, TypeError, NotImplementedError, RuntimeError, MemoryError)
 
@@ -15,10 +17,25 @@ NO_ARRAY = "no input is an array; expected an array among them, as numpy.asarray
 
 def of_op(error, op):
     """Makes an error of a call say op.__name__, narrows.add, where it says the op's own name, elementwise."""
+    if _programs.is_program(op.op):
+        rename(error, op.op, op.__name__)
+        _explain_absent(error, op)
+        return
     arguments = OPERANDS.get(op.__name__)
     for was in (f"{op.op}: {op.params.get('function')}", op.op, op.__name__):
         if rename(error, was, op.__name__, arguments):
             return
+
+
+def _explain_absent(error, op):
+    """Of a program's tensor that was meant as an output alone."""
+    for name in op.inputs:
+        absent = f"{op.__name__}: {name} is absent (NULL); expected a tensor"
+        if name in op.outputs and error.args == (absent,):
+            error.args = (
+                f"{op.__name__}: {name} is read before it is stored, so it is an input, too, and it is absent; expected a tensor, "
+                "or a program that stores it first: a reduction by T.init()",
+            )
 
 
 def rename(error, was, called, arguments=None):
@@ -73,7 +90,7 @@ def attribute(module: str, name: str, known: list[str], others: dict[str, str] |
     return AttributeError(f"module '{module}' has no attribute '{name}'{nearest}")
 
 
-def near(name, known, others=None):
+def near(name: str, known: list[str], others: dict[str, str] | None = None) -> str:
     """; did you mean '…'?, or nothing where no known name is near. `others`: names that people know known ones by."""
     import difflib
 

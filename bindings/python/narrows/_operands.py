@@ -5,7 +5,7 @@ import functools
 import sys
 from typing import Any
 
-from narrows import _errors, _narrows
+from narrows import _errors, _narrows, _programs
 
 
 def is_number(x):
@@ -24,7 +24,8 @@ def no_array(op, i, x):
     except TypeError as error:
         reason = str(error).removeprefix("from_dlpack: ")
     name = op.inputs[i].rstrip("?")
-    return TypeError(f"{op.__name__}: {_errors.OPERANDS.get(op.__name__, {}).get(name, name)}: {reason}")
+    arguments = {} if _programs.is_program(op.op) else _errors.OPERANDS.get(op.__name__, {})
+    return TypeError(f"{op.__name__}: {arguments.get(name, name)}: {reason}")
 
 
 EXPECTED = "float16, bfloat16, float32, float64, an integer of 8 to 64 bits, bool"

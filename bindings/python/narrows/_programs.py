@@ -16,7 +16,7 @@ _FIRST = "saved programs 1\n"
 _lock = _thread.allocate_lock()
 _texts: dict = {}  # of each op that is a program: its digest, its text, and its schedules by the names of plugins
 _ops: dict = {}  # the op of each text that a saved model carries
-_adjoints: set = set()  # those ops that differentiate others
+_adjoints: dict = {}  # those ops that differentiate others, and which
 
 
 def is_program(op: str) -> bool:
@@ -29,10 +29,19 @@ def is_adjoint(op):
     return op in _adjoints
 
 
+def order(op):
+    """Of which derivative it is: 1 of an adjoint, 2 of an adjoint's adjoint; 0 of what differentiates no other."""
+    count = 0
+    while op in _adjoints:
+        op, count = _adjoints[op], count + 1
+    return count
+
+
 def remember(op, digest, text, backward, plugin, steps) -> None:
     """What was loaded. ``steps``: how the plugins of that name run it; if ``plugin`` is None, all run it by their defaults."""
     with _lock:
-        _adjoints.add(backward)
+        if backward is not None:
+            _adjoints[backward] = op
         _, _, schedules = _texts.setdefault(op, (digest, text, {}))
         if plugin is None:
             schedules.clear()
@@ -101,7 +110,9 @@ def _loaded(carried):
                 plugin, *steps = schedule.removesuffix("\n").split("\n")
                 by_plugin[plugin] = [step.strip() for step in steps]
             _texts.setdefault(name, (digest, text, by_plugin))  # one that was there keeps its schedules
-            name = _narrows.Op(name).backward
-            _adjoints.add(name)
+            backward = _narrows.Op(name).backward
+            if backward is not None:
+                _adjoints[backward] = name
+            name = backward
         _ops[carried] = op
     return op

@@ -166,7 +166,8 @@ def _call(op, inputs, out, device):
 def _ordered(op, inputs, donate=()):
     """A call after which an array of another framework on a GPU may be written to again."""
     if len(inputs) > len(op.inputs):
-        raise TypeError(f"{op.__name__} takes {len(op.inputs)} tensors; {len(inputs)} were given")
+        tensors = "1 tensor" if len(op.inputs) == 1 else f"{len(op.inputs)} tensors"
+        raise TypeError(f"{op.__name__} takes {tensors}; {len(inputs)} were given")
     foreign = any(map(_is_foreign, inputs))
     if foreign and any(isinstance(x, jax.core.Tracer) for x in inputs):
         raise ValueError(f"{op.op}: an array of another framework on a GPU while JAX traces; expected jax.numpy.from_dlpack of it")

@@ -432,6 +432,13 @@ std::vector<std::string> names_of(const std::vector<PyObject*>& interned) {
 
 void destroy(Inferred* inferred) { delete inferred; }
 
+// What errors call an op: a program, "program.sq_<digest>/1", by its own name.
+static std::string shown_name(const std::string& op) {
+  if (!op.starts_with("program.")) return op;
+  const size_t begin = std::strlen("program.");
+  return op.substr(begin, op.rfind('_') - begin);
+}
+
 PyObject* new_op(const Declaration* declaration, const unsigned char* blob) {
   const auto alloc = reinterpret_cast<allocfunc>(PyType_GetSlot(op_type, Py_tp_alloc));
   Op* const op = as_op(alloc(op_type, 0));
@@ -442,7 +449,7 @@ PyObject* new_op(const Declaration* declaration, const unsigned char* blob) {
   op->blob = new unsigned char[size + 1];
   std::memcpy(op->blob, blob, size);
   op->cache = new SpecCache;
-  op->name = PyUnicode_FromString(declaration->op->name);
+  op->name = PyUnicode_FromString(shown_name(declaration->op->name).c_str());
   return reinterpret_cast<PyObject*>(op);
 }
 

@@ -343,3 +343,65 @@ def test_a_program_is_copied_and_pickled_with_its_text():
     code = f"import pickle; f = pickle.loads({pickle.dumps(f)!r}); import numpy; print(f.backward, f(numpy.arange(3, dtype='float32')))"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert printed == f"{f.backward} [0. 2. 4.]\n"
+
+
+def row_sums(has_init):
+    @T.prim_func
+    def sq(x: T.Buffer(("N", "M"), "float32"), y: T.Buffer(("N",), "float32")):
+        for i, j in T.grid(*x.shape):
+            with T.block("y"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                if has_init:
+                    with T.init():
+                        y[vi] = T.float32(0)
+                y[vi] = y[vi] + x[vi, vj]
+
+    return sq.build()
+
+
+def arrays(framework):
+    """Of 2 x 3 ones, and a function that compiles an op."""
+    if framework == "numpy":
+        return np.ones((2, 3), "float32"), lambda f: f
+    module = pytest.importorskip(framework)
+    if framework == "jax":
+        return module.numpy.ones((2, 3)), module.jit
+    return module.ones(2, 3), lambda f: module.compile(lambda *given: f(*given), fullgraph=True, backend="aot_eager")
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+def test_errors_call_a_program_by_its_own_name(framework):
+    x, compiled = arrays(framework)
+    f = row_sums(True)
+    for g in (f, narrows.op(f.op), copy.copy(f)):
+        with pytest.raises(TypeError, match=r"^sq takes 1 tensor; 2 were given"):
+            g(x, x)
+        with pytest.raises(ValueError, match=r"^sq: x has shape \(3,\) \(1 dimensions\); expected \(N, M\)"):
+            g(x[0])
+        with pytest.raises(TypeError, match=r"^sq has no argument 'alpha'"):
+            g(x, alpha=1)
+    with pytest.raises(Exception, match="sq takes 1 tensor; 2 were given"):
+        compiled(f)(x, x)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+def test_an_absent_tensor_that_is_read_first_is_explained(framework):
+    x, compiled = arrays(framework)
+    f = row_sums(False)
+    for g in (f, compiled(f)):
+        with pytest.raises(
+            Exception, match=r"sq: y is read before it is stored, so it is an input, too, and it is absent; .*T\.init"
+        ):
+            g(x)
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch", "jax"])
+def test_a_program_that_is_called_as_a_function_of_ours_keeps_its_names(framework):
+    f = PrimFunc(
+        "program 1 clip(a: f32[n], b: f32[n], y: out f32[n]):\n  for i in n:\n    block y(v: S(n) = i):\n      y[v] = a[v] + b[v]\n"
+    )
+    x, _ = arrays(framework)
+    given = [x[0], x[0].clone().requires_grad_()] if framework == "torch" else [x[0]]
+    for a in given:
+        with pytest.raises(TypeError, match=r"^clip: b: list is no array"):
+            f.build()(a, [1.0])

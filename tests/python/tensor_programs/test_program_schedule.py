@@ -4,6 +4,7 @@
 import concurrent.futures
 import copy
 import pickle
+import re
 import time
 
 import numpy as np
@@ -231,9 +232,76 @@ def test_a_refusal_names_the_rule_and_changes_nothing():
         sch.unroll(1)
     with pytest.raises(AttributeError, match=r"sch\.sample_categorical is not offered"):
         sch.sample_categorical()
-    with pytest.raises(AttributeError, match="a schedule has no 'paralel'"):
+    with pytest.raises(AttributeError, match="a schedule has no 'paralel'; did you mean 'parallel'"):
         sch.paralel("i")
     assert sch.mod.script() == before and not sch.trace.lines
+
+
+def test_loops_may_be_given_as_a_list_and_threads_by_the_names_of_the_text():
+    sch = Schedule(mm_relu)
+    i, j, k = sch.get_loops("Y")
+    sch.reorder([k, j])
+    sch.fuse([i, k])
+    sch.bind("i1", "block.x")
+    sch.bind("j1", "thread.y")
+    assert list(sch.trace)[2:] == ['bind(loop="i1", thread="block.x")', 'bind(loop="j1", thread="thread.y")']
+
+
+def test_a_name_that_is_annotated_is_a_loops_or_a_blocks():
+    sch = Schedule(mm_relu)
+    sch.annotate("Y", "contract", True)
+    sch.annotate("j", "unroll", "2")
+    sch.annotate(sch.get_block("C"), "a", "b")
+    assert list(sch.trace) == [
+        'annotate(block="Y", key="contract", value="true")',
+        'annotate(loop="j", key="unroll", value="2")',
+        'annotate(block="C", key="a", value="b")',
+    ]
+    with pytest.raises(ScheduleError, match="there is no loop or block 'q'; there are: i, j, k, i1, j1, Y, C"):
+        sch.annotate("q", "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("step", "given", "expected"),
+    [
+        ("reorder", {"loops": ["j", "i"]}, "reorder has no argument 'loops'; expected reorder(*ordered_loops)"),
+        ("fuse", {"loops": ["i", "j"]}, "fuse has no argument 'loops'; expected fuse(*loops, preserve_unit_iters=True)"),
+        ("bind", {"loop": "i", "thread": "block.x"}, "bind has no argument 'thread'; expected bind(loop, thread_axis)"),
+        ("annotate", {"block": "Y"}, "annotate has no argument 'block'; expected annotate(block_or_loop, ann_key, ann_val)"),
+        ("pad", {"buffer": "Y"}, "pad has no argument 'buffer'; expected pad(block, buffer_index, axis, elements)"),
+        ("get_block", {"block": "Y"}, "get_block has no argument 'block'; expected get_block(name, func_name=None)"),
+    ],
+)
+def test_a_keyword_that_a_step_does_not_have_is_told_those_that_it_has(step, given, expected):
+    with pytest.raises(TypeError, match=re.escape(expected)):
+        getattr(Schedule(mm_relu), step)(**given)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('paralel(loop="i")', "there is no step 'paralel'; did you mean 'parallel'? there are: split, fuse, "),
+        ('parallel(loop="i2")', "there is no loop 'i2'; did you mean 'i1'? there are: i, j, k, i1, j1"),
+        ('parallel(loop="rows")', "there is no loop 'rows'; there are: i, j, k, i1, j1"),
+        ('compute_inline(block="Z")', "there is no block 'Z'; there are: Y, C"),
+        ('cache_read(block="Y", buffer="Q", scope="local")', "there is no buffer 'Q'; there are: A, B, C, Y"),
+        ('set_scope(buffer="Q", scope="local")', "there is no allocated buffer 'Q'; there are: Y"),
+        ('split(loop="i", factors=[4])', "expected two factors or more, as one for each new loop; given: 1"),
+        ('split(loop="i", factors=[None, None])', "2 factors are None; expected one at most"),
+        ('fuse(loops=["i", "k"])', "fuse takes two or more loops, each nested directly inside the previous one"),
+    ],
+)
+def test_what_is_not_there_is_told_what_is(line, expected):
+    with pytest.raises(ScheduleError, match=re.escape(expected)):
+        Schedule(mm_relu).apply(line)
+
+
+def test_which_factor_of_a_size_may_be_none():
+    text = "program 1 f(x: f32[n], y: out f32[n]):\n  for i in n:\n    block y(vi: S(n) = i):\n      y[vi] = x[vi]\n"
+    with pytest.raises(ScheduleError, match=r"loop 'i' has n iterations, a size; of such a loop only the first factor may be None"):
+        Schedule(text).split("i", [4, None])
+    assert len(Schedule(text).split("i", [None, 4])) == 2
+    assert len(Schedule(text.replace("[n]", "[16]").replace("in n", "in 16").replace("(n)", "(16)")).split("i", [4, None])) == 2
 
 
 def test_modules_with_several_programs():

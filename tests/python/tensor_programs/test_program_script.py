@@ -299,6 +299,44 @@ def test_an_extent_that_is_no_sum_of_sizes_is_refused(extent):
             pass
 
 
+def with_argument(annotation, *default):
+    """Records a function with one more argument, which has this default."""
+
+    def f(x: T.Buffer((4,), F32), y: T.Buffer((4,), F32), n: annotation = None):
+        for i in T.serial(4):
+            with T.block("y"):
+                vi = T.axis.spatial(4, i)
+                y[vi] = x[vi]
+
+    f.__defaults__ = default
+    return T.prim_func(f)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "expected"),
+    [
+        (T.int64, (), "argument 'n' of 'f' has no default; expected one, as in n: T.int64 = 1"),
+        (T.float32, (), "argument 'n' of 'f' has no default; expected one, as in n: T.float32 = 1"),
+        (T.float32, (None,), "argument 'n': default None; expected a number; only a T.Buffer may be None"),
+        (T.int32, (None,), "argument 'n': default None; expected a number; only a T.Buffer may be None"),
+        (T.float32, ("2",), "argument 'n': default '2'; expected a number"),
+        (T.Buffer((4,), F32), (3,), "argument 'n': default 3; expected none, or None of a tensor that may be absent"),
+        (T.handle, (3,), "argument 'n': default 3; expected none, or None of a tensor that may be absent"),
+    ],
+)
+def test_defaults_of_arguments_are_checked(annotation, default, expected):
+    with pytest.raises(TypeError, match=re.escape(expected)):
+        with_argument(annotation, *default)
+
+
+def test_a_param_that_is_made_inside_has_a_default():
+    def f():
+        T.param(F32, None)
+
+    with pytest.raises(TypeError, match=r"T\.param: default None; expected a number"):
+        T.prim_func(f)
+
+
 def test_params_that_are_made_inside():
     @T.prim_func
     def f(x: T.Buffer((8,), F32), y: T.Buffer((8,), F32)):
@@ -624,7 +662,7 @@ def test_constants_of_bfloat16_are_rounded_once():
 @pytest.mark.parametrize("word", ["out", "device", "stream", "backend", "kernel", "deterministic"])
 def test_a_param_is_no_word_of_every_call(word):
     def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-        factor = T.param("float32", name=word)
+        factor = T.param("float32", 1, name=word)
         for i in T.serial(4):
             with T.block("B"):
                 vi = T.axis.spatial(4, i)

@@ -195,6 +195,18 @@ def test_a_pair_keeps_its_order_and_a_loop_that_is_not_parallel_too():
         from_tvm(printed(CUMSUM.replace("range(7)", "T.parallel(7)")))
 
 
+def test_a_number_among_the_arguments_goes_by_keyword():
+    text = """@T.prim_func
+def main(A: T.Buffer((8,), "float32"), times: T.int32, B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi] * T.Cast("float32", times)
+"""
+    f = from_tvm(printed(text))
+    assert f.text.startswith("program 1 main(A: f32[8], B: out f32[8], times: param i64 = 0):")
+
+
 def test_a_program_without_a_meaning_is_no_missing_word():
     with pytest.raises(ValueError, match=r"from_tvm: .*'Y' reads A\[0, 24\], out of bounds"):
         from_tvm(printed(OLD.replace("A[v_i, v_k] * B", "A[v_i, v_k + 1] * B")))

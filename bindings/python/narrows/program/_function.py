@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import operator
 import os
 import types
 from collections.abc import Callable
@@ -53,7 +54,7 @@ class PrimFunc:
         """An op that computes the program, for arrays of every framework, with the schedule that :meth:`Schedule.tune` kept for
         this machine, else with the default one. With ``gradient``, torch and JAX differentiate it by its adjoint; 2 makes the
         adjoint's adjoint, too."""
-        return _ops.fresh(self._load(int(gradient)))
+        return _ops.fresh(self._load(derivatives(gradient)))
 
     def export(
         self, path: str | os.PathLike[str], name: str | None = None, gradient: bool | int = False, backend: str = "cpu"
@@ -62,9 +63,10 @@ class PrimFunc:
         it needs neither a compiler nor this module. The op is ``name``, or ``<plugin>.<program>/1``; ``gradient`` as in
         :meth:`build`. ValueError: a file is there, or ``path``, ``name`` or ``gradient`` is not good. NotImplementedError: more
         than 8 tensors may be absent, or the gradient has no program. RuntimeError: it cannot be compiled or written."""
+        count = derivatives(gradient)
         program = self.program.copy()
         _tuning.schedule(program, backend)
-        _library.export([program, *_tuning.adjoints(program, int(gradient), backend)], backend, name, os.fspath(path))
+        _library.export([program, *_tuning.adjoints(program, count, backend)], backend, name, os.fspath(path))
 
     def _load(self, gradients: int) -> str:
         backward = adjoint_op(self.program, gradients)
@@ -102,6 +104,18 @@ class PrimFunc:
         return hash(self._text)
 
 
+def derivatives(gradient: object) -> int:
+    """How many a ``gradient=`` asks for."""
+    wrong = f"gradient = {gradient!r}; expected False, True, or how many derivatives: 0, 1, 2, ..."
+    try:
+        count = operator.index(gradient)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(wrong) from None
+    if count < 0:
+        raise ValueError(wrong)
+    return count
+
+
 def adjoint_op(program: _library.Program, gradients: int) -> str | None:
     """The op of the adjoint, with that many adjoints in all. None: none is wanted."""
     return PrimFunc(program.vjp().text())._load(gradients - 1) if gradients > 0 else None
@@ -119,15 +133,24 @@ def _annotations(function: Callable[..., Any], around: dict[str, Any]) -> dict[s
 
 def _argument(recorder: Recorder, parameter: inspect.Parameter, annotation: Any) -> Any:
     name, default = parameter.name, parameter.default
+    is_given = default is not inspect.Parameter.empty
+    is_tensor = isinstance(annotation, (BufferType, Handle)) or annotation is Handle
+    if is_tensor and is_given and default is not None:
+        raise TypeError(f"argument '{name}': default {default!r}; expected none, or None of a tensor that may be absent")
     if isinstance(annotation, BufferType):
         tensor = Buffer(recorder.shape(annotation.shape, f"argument '{name}'"), annotation.short, name)
         tensor.is_optional = default is None
         recorder.tensors[name] = tensor
         return tensor
-    if annotation is Handle or isinstance(annotation, Handle):
+    if is_tensor:
         return recorder.handle(name, default is None)
     if isinstance(annotation, DType):
-        return recorder.param(annotation, 0 if default is inspect.Parameter.empty else default, name)
+        if not is_given:  # the text has a default for each param, and a call that forgets it would have that one
+            raise TypeError(
+                f"argument '{name}' of '{recorder.name}' has no default; expected one, as in {name}: {annotation!r} = 1: "
+                "a call may leave out a param"
+            )
+        return recorder.param(annotation, default, name, f"argument '{name}'")
     raise TypeError(
         f"argument '{name}' of '{recorder.name}' is annotated with {annotation!r}; expected T.Buffer(shape, dtype), T.handle, "
         "or a dtype such as T.float32"

@@ -234,8 +234,11 @@ class Recorder:
         self.named_later(tensor, tensor)
         return tensor
 
-    def param(self, dtype: object, default: Any, name: str | None) -> Variable:
-        short = _dtypes.short(dtype, "param")
+    def param(self, dtype: object, default: Any, name: str | None, what: str = "T.param") -> Variable:
+        short = _dtypes.short(dtype, what)
+        if default is None or isinstance(default, str):
+            only = "; only a T.Buffer may be None" if default is None else ""
+            raise TypeError(f"{what}: default {default!r}; expected a number{only}")
         is_integer = short in _dtypes.INTEGERS  # of whatever width: the text has one for params
         made = Variable("param", _dtypes.INDEX if is_integer else short, name)
         self.params.append((made, "i64" if is_integer else short, default))

@@ -150,7 +150,7 @@ def schedule(program: _library.Program, backend: str) -> None:
 def adjoints(program: _library.Program, count: int, backend: str) -> list[_library.Program]:
     """Of the program, of its adjoint, and so on, each scheduled as a build of it is. An exported plugin has 8 programs at most."""
     if not 0 <= count <= _MOST_ADJOINTS:
-        raise ValueError(f"gradient is {count}; expected False, True, or a number from 0 to {_MOST_ADJOINTS}")
+        raise ValueError(f"gradient = {count}; expected False, True, or a number from 0 to {_MOST_ADJOINTS}")
     made = [program]
     for _ in range(count):
         made.append(made[-1].vjp())

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from narrows.program import _expressions
 from narrows.program._function import PrimFunc
+from narrows.program._types import DType
 from narrows.program.ir import IRModule
 
 _FILE = "<TVMScript>"
@@ -59,6 +60,24 @@ class _Promises(ast.NodeTransformer):
         if ast.unparse(node.func).lower().endswith("buffer"):
             node.keywords = [word for word in node.keywords if word.arg not in ("align", "offset_factor")]
         return self.generic_visit(node)
+
+
+class _Numbers(ast.NodeTransformer):
+    """An argument that is a number, ``n: T.int32``. Here each has a default, and goes by keyword."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        numbers = [argument for argument in node.args.args if argument.annotation is not None and _is_dtype(argument.annotation)]
+        node.args.args = [argument for argument in node.args.args if argument not in numbers]
+        node.args.kwonlyargs += numbers
+        node.args.kw_defaults += [ast.Constant(0)] * len(numbers)
+        return node
+
+
+def _is_dtype(annotation: ast.expr) -> bool:
+    from narrows.program import script
+
+    kind, _, name = ast.unparse(annotation).partition(".")
+    return kind == "T" and isinstance(vars(script).get(name), DType)
 
 
 class _Blocks(ast.NodeTransformer):
@@ -177,7 +196,8 @@ def _refuse(text: str, error: Exception) -> NoReturn:
 def from_tvm(function: Any) -> PrimFunc | IRModule:
     """A program of a PrimFunc of TVM; of a module or a schedule of TVM with several functions a module.
 
-    Functions of ``tvm.script.tir`` and of ``tvm.script.tirx`` are taken. The loops are as TVM has them: it is a schedule that
+    Functions of ``tvm.script.tir`` and of ``tvm.script.tirx`` are taken. A number among the arguments goes by keyword, and is 0 unless
+    given. The loops are as TVM has them: it is a schedule that
     :class:`Schedule` goes on from, and ``build()`` puts the default one behind it. NotImplementedError names what a program has no
     word for, with TVM's line. ValueError: the program has no meaning, as where it reads out of bounds.
     """
@@ -189,7 +209,7 @@ def from_tvm(function: Any) -> PrimFunc | IRModule:
     try:
         sizes = _Sizes()
         tree = ast.parse(text)
-        for change in (sizes, _Promises(), _Blocks(), _Conditions()):
+        for change in (sizes, _Numbers(), _Promises(), _Blocks(), _Conditions()):
             tree = change.visit(tree)
         ast.fix_missing_locations(tree)
         names |= {name: script.Var(name, "int64") for name in sizes.names}

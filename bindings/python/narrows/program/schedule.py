@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import re
@@ -11,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 import narrows
-from narrows import _ops
+from narrows import _errors, _ops
 from narrows.program import _expressions, _library, _tuning
 from narrows.program._evaluation import Evaluation, backend_of, compared, refuse_out, run
 from narrows.program._expressions import Variable
-from narrows.program._function import PrimFunc, adjoint_op
+from narrows.program._function import PrimFunc, adjoint_op, derivatives
 from narrows.program._recorder import note, quoted
 from narrows.program._tuning import Tuned
 from narrows.program.ir import IRModule
@@ -81,6 +82,35 @@ _NOT_OFFERED = {
 }
 
 
+def _absent(kind: str, name: str, names: list[str]) -> ScheduleError:
+    near = _errors.near(name, names) if isinstance(name, str) else ""
+    return ScheduleError(f"there is no {kind} '{name}'{near or ';'} there are: {', '.join(names) or 'none'}")
+
+
+def _says_arguments(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The step, which says what it takes where a keyword is none of its own: the text's steps have other ones."""
+    parameters = list(inspect.signature(step).parameters.values())[1:]
+    words = {p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD or p.kind is p.KEYWORD_ONLY}
+
+    @functools.wraps(step)
+    def take(self: Schedule, *given: Any, **named: Any) -> Any:
+        wrong = [name for name in named if name not in words]
+        if wrong:
+            shown = inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
+            raise TypeError(f"{step.__name__} has no argument '{wrong[0]}'; expected {step.__name__}{shown}")
+        return step(self, *given, **named)
+
+    return take
+
+
+def _steps(schedule: type[Schedule]) -> type[Schedule]:
+    for name, step in list(vars(schedule).items()):
+        if inspect.isfunction(step) and not name.startswith("_") and "how" not in inspect.signature(step).parameters:
+            setattr(schedule, name, _says_arguments(step))
+    return schedule
+
+
+@_steps
 class Schedule:
     """A program and the steps that it took. Each step is proven to keep what the program computes, or ScheduleError says what
     it would change, and nothing has changed then.
@@ -116,7 +146,7 @@ class Schedule:
     def work_on(self, func_name: str) -> None:
         """Chooses the program of a module that the next steps are for."""
         if func_name not in self._schedules:
-            raise ScheduleError(f"there is no program '{func_name}'; there are: {', '.join(self._schedules)}")
+            raise _absent("program", func_name, list(self._schedules))
         self._worked_on = func_name
 
     def copy(self) -> Schedule:
@@ -153,7 +183,7 @@ class Schedule:
             self.work_on(func_name)
         blocks = self._schedule.blocks()
         if name not in blocks:
-            raise ScheduleError(f"there is no block '{name}'; there are: {', '.join(blocks)}")
+            raise _absent("block", name, blocks)
         return Block(name, self._family)
 
     get_sblock = get_block
@@ -176,12 +206,13 @@ class Schedule:
             raise ScheduleError("split: disable_predication = True; the remainder of a loop always gets its condition")
         return [Loop(name, self._family) for name in self._take("split", loop=self._name(loop), factors=list(factors))]
 
-    def fuse(self, *loops: Loop | str, preserve_unit_iters: bool = True) -> Loop:
-        """One loop for nested ones, from the outermost to the innermost."""
-        return Loop(self._take("fuse", loops=[self._name(loop) for loop in loops])[0], self._family)
+    def fuse(self, *loops: Loop | str | Sequence[Loop | str], preserve_unit_iters: bool = True) -> Loop:
+        """One loop for nested ones, from the outermost to the innermost; they may be given as a list."""
+        return Loop(self._take("fuse", loops=self._names(loops))[0], self._family)
 
-    def reorder(self, *ordered_loops: Loop | str) -> None:
-        self._take("reorder", loops=[self._name(loop) for loop in ordered_loops])
+    def reorder(self, *ordered_loops: Loop | str | Sequence[Loop | str]) -> None:
+        """Puts nested loops in this order; they may be given as a list."""
+        self._take("reorder", loops=self._names(ordered_loops))
 
     def parallel(self, loop: Loop | str) -> None:
         self._take("parallel", loop=self._name(loop))
@@ -193,7 +224,7 @@ class Schedule:
         self._take("unroll", loop=self._name(loop))
 
     def bind(self, loop: Loop | str, thread_axis: str) -> None:
-        """To a GPU's "blockIdx.x" to "threadIdx.z"."""
+        """To a GPU's "blockIdx.x" to "threadIdx.z", which the text calls "block.x" to "thread.z"."""
         from narrows.program import script
 
         self._take("bind", loop=self._name(loop), thread=script.thread_axis(thread_axis))
@@ -272,7 +303,12 @@ class Schedule:
         """Stores a buffer in another order: ``lambda i, j: (j, i)``, or "i, j -> j, i". The buffer by its name, or as ("read", 0)
         and ("write", 0)."""
         if isinstance(buffer, tuple):
-            choices = {"read": self._reads, "write": self._writes}[buffer[0]](self._name(block))
+            of = {"read": self._reads, "write": self._writes}.get(buffer[0])
+            if of is None:
+                raise ScheduleError(
+                    f"transform_layout: buffer = {buffer!r}; expected ('read', number), ('write', number) or a name"
+                )
+            choices = of(self._name(block))
             buffer = _chosen(buffer[1], choices, "transform_layout")
         name = _chosen(buffer, self._writes(self._name(block)), "transform_layout")
         self._take("transform_layout", buffer=name, map=index_map if isinstance(index_map, str) else _map(index_map))
@@ -282,10 +318,17 @@ class Schedule:
         buffer = _chosen(buffer_index, self._writes(self._name(block)), "pad")
         self._take("pad", buffer=buffer, axis=axis, elements=elements)
 
-    def annotate(self, block_or_loop: Block | Loop, ann_key: str, ann_val: object) -> None:
-        """A note, which a backend may read."""
+    def annotate(self, block_or_loop: Block | Loop | str, ann_key: str, ann_val: object) -> None:
+        """A note, which a backend may read. A name is a loop's, or else a block's."""
+        name = self._name(block_or_loop)
         kind = "block" if isinstance(block_or_loop, Block) else "loop"
-        self._take("annotate", **{kind: self._name(block_or_loop)}, key=ann_key, value=note(ann_val))
+        if isinstance(block_or_loop, str):
+            blocks = self._schedule.blocks()
+            loops = list(dict.fromkeys(loop for block in blocks for loop in self._schedule.loops(block)))
+            if name not in loops and name not in blocks:
+                raise _absent("loop or block", name, [*loops, *blocks])
+            kind = "loop" if name in loops else "block"
+        self._take("annotate", **{kind: name}, key=ann_key, value=note(ann_val))
 
     # ---- running ----
 
@@ -302,7 +345,7 @@ class Schedule:
         by default the default ones. The last schedule that was built of a program is the one that new ops of it have. ``gradient``
         as in PrimFunc.build; the adjoint has the default schedule."""
         _library.c_string("backend", backend)
-        return _ops.fresh(self._schedule.load(backend, adjoint_op(self._schedule, int(gradient))))
+        return _ops.fresh(self._schedule.load(backend, adjoint_op(self._schedule, derivatives(gradient))))
 
     def tune(self, *inputs: Any, budget: float = 10.0, backend: str | None = None, keep: bool = True, **how: Any) -> Tuned:
         """Takes the fastest steps that are found within ``budget`` seconds of measuring on these arrays. The search begins with the
@@ -318,7 +361,7 @@ class Schedule:
         self, path: str | os.PathLike[str], name: str | None = None, gradient: bool | int = False, backend: str = "cpu"
     ) -> None:
         """As :meth:`PrimFunc.export`, with the steps of this schedule; the gradient has its default schedule."""
-        programs = [self._schedule, *_tuning.adjoints(self._schedule, int(gradient), backend)]
+        programs = [self._schedule, *_tuning.adjoints(self._schedule, derivatives(gradient), backend)]
         _library.export(programs, backend, name, os.fspath(path))
 
     def evaluate(self, *inputs: Any, backend: str | None = None, **how: Any) -> Evaluation:
@@ -347,6 +390,11 @@ class Schedule:
             raise ScheduleError(f"{of!r} is of another schedule; expected one by this schedule's get_block, get_loops or a step")
         return of.name
 
+    def _names(self, loops: Sequence[Any]) -> list[str]:
+        """Of loops that are given one by one, or as a list."""
+        given = loops[0] if len(loops) == 1 and isinstance(loops[0], (list, tuple)) else loops
+        return [self._name(loop) for loop in given]
+
     def _take(self, step: str, **arguments: object) -> list[str]:
         return self.apply(f"{step}({', '.join(f'{key}={_shown(value)}' for key, value in arguments.items())})")
 
@@ -355,7 +403,7 @@ class Schedule:
         lines = self._schedule.text().splitlines()
         begin = next((i for i, line in enumerate(lines) if line.lstrip().startswith(f"block {block}(")), None)
         if begin is None:
-            raise ScheduleError(f"there is no block '{block}'; there are: {', '.join(self._schedule.blocks())}")
+            raise _absent("block", block, self._schedule.blocks())
         depth = len(lines[begin]) - len(lines[begin].lstrip())
         stores = []
         for line in lines[begin + 1 :]:
@@ -378,7 +426,9 @@ class Schedule:
         for reason, names in _NOT_OFFERED.items():
             if name in names.split():
                 raise AttributeError(f"sch.{name} is not offered: {reason}")
-        raise AttributeError(f"a schedule has no '{name}'")
+        steps = [step for step in vars(type(self)) if not step.startswith("_")]
+        near = "" if name.startswith("_") else _errors.near(name, steps) or f"; it has {', '.join(steps)}"
+        raise AttributeError(f"a schedule has no '{name}'{near}")
 
 
 def _again(programs: dict[str, tuple[str, list[str]]], worked_on: str, family: str) -> Schedule:

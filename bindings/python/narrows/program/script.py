@@ -62,8 +62,8 @@ def alloc_buffer(shape: Any, dtype: object = "float32", scope: str = "global", *
 sblock_alloc_buffer = alloc_buffer
 
 
-def param(dtype: object, default: Any = 0, *, name: str | None = None) -> Variable:
-    """A number that the caller passes by its name; integers may stand in subscripts and shapes."""
+def param(dtype: object, default: Any, *, name: str | None = None) -> Variable:
+    """A number that the caller passes by its name, or else the default; integers may stand in subscripts and shapes."""
     return current().param(dtype, default, name)
 
 
@@ -134,9 +134,9 @@ def thread_binding(start: Any, stop: Any = None, thread: str = "", *, annotation
 
 
 def thread_axis(thread: str) -> str:
-    """The text's name of one of CUDA's axes."""
-    kind, _, axis = thread.partition(".")
-    kinds = {"blockIdx": "block", "threadIdx": "thread"}
+    """The text's name of one of CUDA's axes; it may be given, too."""
+    kind, _, axis = str(thread).partition(".")
+    kinds = {"blockIdx": "block", "threadIdx": "thread", "block": "block", "thread": "thread"}
     if kind not in kinds or axis not in ("x", "y", "z"):
         raise ValueError(f"thread = {thread!r}; expected blockIdx or threadIdx, and .x, .y or .z")
     return f"{kinds[kind]}.{axis}"
