@@ -227,14 +227,13 @@ def docs_rows(rows):
     """Three tables: by the number of operands."""
     parts = []
     for operands, columns in ((1, ["gradient of a"]), (2, ["gradient of a", "gradient of b"]), (3, ["gradients of a; b; c"])):
-        cells = [["no.", "function", "out", "dtypes", *columns], ["---"] * (4 + len(columns))]
+        cells = [["no.", "function", "in Python", "out", "dtypes", *columns], ["---"] * (5 + len(columns))]
         for name, row in rows.items():
             if row["operands"] == operands:
                 dtypes = f"{row['dtypes']} → bool" if row.get("result") == "bool" else row["dtypes"]
                 dtypes = "a bool; b, c A" if name == "where" else dtypes
-                cells.append(
-                    [str(row["number"]), f"`{name}`", row["formula"], dtypes, *row.get("gradients", ["\u2013"] * len(columns))]
-                )
+                names = [f"`{name}`", f"`{row.get('python', 'astype')}`"]
+                cells.append([str(row["number"]), *names, row["formula"], dtypes, *row.get("gradients", ["\u2013"] * len(columns))])
         parts.append("\n".join("| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in cells))
     return "\n" + "\n\n".join(parts) + "\n\n"
 
