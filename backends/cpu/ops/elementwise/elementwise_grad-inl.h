@@ -363,11 +363,11 @@ HWY_NOINLINE V mended(int function, int operand, const V* v, double alpha, V val
       out[i] = static_cast<T>(exact_gradient(function, operand, in[0][i], in[1][i], in[2][i], static_cast<T>(alpha)));
   return hn::Load(d, out);
 }
-#define NARROWS_FACTOR(Name, function, operand, reads, factor, sure, instead)                             \
+#define NARROWS_FACTOR(Name, length, function, operand, reads, factor, sure, instead)                     \
   template <class S>                                                                                      \
   struct Name {                                                                                           \
     static constexpr unsigned kReads = kG | (reads);                                                      \
-    static constexpr bool kIsLong = true, kSame = false;                                                  \
+    static constexpr bool kIsLong = length, kSame = false;                                                \
     static constexpr Kernel kernel = map_kernel<Name, S>;                                                 \
     using V = VectorOf<S>;                                                                                \
     double alpha;                                                                                         \
@@ -387,72 +387,78 @@ NARROWS_GRADIENT(GradZero, kShort, 0, zero)
 NARROWS_GRADIENT(GradSame, kShort, kG, g)
 NARROWS_GRADIENT(GradNeg, kShort, kG, hn::Neg(g))
 NARROWS_GRADIENT(GradAbs, kShort, kG | kA, hn::Mul(g, sign_(a)))
-NARROWS_FACTOR(GradSquare, NW_EW_SQUARE, 0, kA, (Factor<V>{hn::Add(a, a), is_within(a, std::numeric_limits<Lane<V>>::max() / 2)}),
-               hn::Not(is_finite(a)), f.value)
+NARROWS_FACTOR(GradSquare, kShort, NW_EW_SQUARE, 0, kA,
+               (Factor<V>{hn::Add(a, a), is_within(a, std::numeric_limits<Lane<V>>::max() / 2)}), hn::Not(is_finite(a)), f.value)
 NARROWS_GRADIENT(GradSqrt, kShort, kG | kA, hn::Div(g, hn::Mul(set<V>(2), hn::Sqrt(a))))
 NARROWS_GRADIENT(GradRsqrt, kShort, kG | kA, hn::Neg(over_both(g, hn::Mul(set<V>(2), hn::Sqrt(a)), a)))
 NARROWS_GRADIENT(GradCbrt, kLong, kG | kA, hn::Div(g, hn::Mul(set<V>(3), hn::Mul(sleef::cbrt_(a), sleef::cbrt_(a)))))
-NARROWS_FACTOR(GradExp, NW_EW_EXP, 0, kA, exp_slope(a), hn::Or(hn::Le(a, set<V>(-kExpEnd<V>)), hn::IsNaN(a)),
+NARROWS_FACTOR(GradExp, kShort, NW_EW_EXP, 0, kA, exp_slope(a), hn::Or(hn::Le(a, set<V>(-kExpEnd<V>)), hn::IsNaN(a)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
-NARROWS_FACTOR(GradExp2, NW_EW_EXP2, 0, kA,
+NARROWS_FACTOR(GradExp2, kLong, NW_EW_EXP2, 0, kA,
                (Factor<V>{hn::Mul(sleef::exp2_(a), set<V>(kLn2)), is_within(a, std::numeric_limits<Lane<V>>::max_exponent - 3)}),
                hn::Or(hn::Le(a, set<V>(-2 * kExpEnd<V>)), hn::IsNaN(a)), f.value)
 NARROWS_GRADIENT(GradLog, kShort, kG | kA, hn::Div(g, a))
 NARROWS_GRADIENT(GradLog2, kShort, kG | kA, hn::Mul(hn::Div(g, a), set<V>(1.44269504088896340735992468100)))
 NARROWS_GRADIENT(GradLog10, kShort, kG | kA, log10_gradient(g, a))
 NARROWS_GRADIENT(GradLog1p, kShort, kG | kA, hn::Div(g, hn::Add(one, a)))
-NARROWS_GRADIENT(GradSin, kLong, kG | kA, hn::Mul(g, cos_(a)))
-NARROWS_GRADIENT(GradCos, kLong, kG | kA, hn::Neg(hn::Mul(g, sin_(a))))
+NARROWS_GRADIENT(GradSin, kShort, kG | kA, hn::Mul(g, cos_(a)))
+NARROWS_GRADIENT(GradCos, kShort, kG | kA, hn::Neg(hn::Mul(g, sin_(a))))
 NARROWS_GRADIENT(GradTan, kLong, kG | kA, hn::Mul(g, hn::Add(one, hn::Mul(sleef::tan_(a), sleef::tan_(a)))))
 NARROWS_GRADIENT(GradAsin, kShort, kG | kA, hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a))))
 NARROWS_GRADIENT(GradAcos, kShort, kG | kA, hn::Neg(hn::Div(g, sqrt_of_product(hn::Sub(one, a), hn::Add(one, a)))))
 NARROWS_GRADIENT(GradAtan, kShort, kG | kA, atan_gradient(g, a))
-NARROWS_FACTOR(GradSinh, NW_EW_SINH, 0, kA, (Factor<V>{cosh_(a), is_within(a, kExpLimit<V>)}), hn::Not(is_finite(a)), f.value)
-NARROWS_FACTOR(GradCosh, NW_EW_COSH, 0, kA, (Factor<V>{sinh_(a), is_within(a, kExpLimit<V>)}), hn::Not(is_finite(a)), f.value)
-NARROWS_FACTOR(GradTanh, NW_EW_TANH, 0, kA, sigmoid_slope(hn::Add(a, a), 4), hn::Or(is_saturated(a), hn::IsNaN(a)),
+NARROWS_FACTOR(GradSinh, kLong, NW_EW_SINH, 0, kA, (Factor<V>{cosh_(a), is_within(a, kExpLimit<V>)}), hn::Not(is_finite(a)),
+               f.value)
+NARROWS_FACTOR(GradCosh, kLong, NW_EW_COSH, 0, kA, (Factor<V>{sinh_(a), is_within(a, kExpLimit<V>)}), hn::Not(is_finite(a)),
+               f.value)
+NARROWS_FACTOR(GradTanh, kLong, NW_EW_TANH, 0, kA, sigmoid_slope(hn::Add(a, a), 4), hn::Or(is_saturated(a), hn::IsNaN(a)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
 NARROWS_GRADIENT(GradAsinh, kLong, kG | kA, hn::Div(g, sleef::hypot_(a, one)))
 NARROWS_GRADIENT(GradAcosh, kShort, kG | kA, hn::Div(g, acosh_divisor(a)))
 NARROWS_GRADIENT(GradAtanh, kShort, kG | kA, hn::Div(g, hn::Mul(hn::Sub(one, a), hn::Add(one, a))))
-NARROWS_FACTOR(GradSigmoid, NW_EW_SIGMOID, 0, kA, sigmoid_slope(a, 1), hn::Or(is_saturated(a), hn::IsNaN(a)),
+NARROWS_FACTOR(GradSigmoid, kShort, NW_EW_SIGMOID, 0, kA, sigmoid_slope(a, 1), hn::Or(is_saturated(a), hn::IsNaN(a)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
 NARROWS_GRADIENT(GradRelu, kShort, kG | kA, pick(hn::Le(a, zero), zero, g))
-NARROWS_FACTOR(GradElu, NW_EW_ELU, 0, kA, elu_slope(a, set<V>(alpha)),
+NARROWS_FACTOR(GradElu, kLong, NW_EW_ELU, 0, kA, elu_slope(a, set<V>(alpha)),
                hn::Or(hn::Or(hn::Le(a, set<V>(-1.5 * kExpEnd<V>)), hn::Eq(set<V>(alpha), zero)), hn::IsNaN(a)),
                hn::IfThenElseZero(hn::IsNaN(a), one))
-NARROWS_FACTOR(GradGelu, NW_EW_GELU, 0, kA, gelu_slope(a), is_step(a, kGeluEnd<V>), step(a))
-NARROWS_FACTOR(GradGeluTanh, NW_EW_GELU_TANH, 0, kA, gelu_tanh_slope(a), is_step(a, kGeluEnd<V>), step(a))
-NARROWS_FACTOR(GradSilu, NW_EW_SILU, 0, kA, silu_slope(a), is_step(a, kExpEnd<V>), step(a))
-NARROWS_FACTOR(GradSoftplus, NW_EW_SOFTPLUS, 0, kA, softplus_slope(a), is_step(a, kExpEnd<V>), step(a))
-NARROWS_FACTOR(GradErf, NW_EW_ERF, 0, kA, erf_slope(a, 1.12837916709551257389615890312), hn::Not(is_within(a, kErfEnd<V>)),
+NARROWS_FACTOR(GradGelu, kLong, NW_EW_GELU, 0, kA, gelu_slope(a), is_step(a, kGeluEnd<V>), step(a))
+NARROWS_FACTOR(GradGeluTanh, kLong, NW_EW_GELU_TANH, 0, kA, gelu_tanh_slope(a), is_step(a, kGeluEnd<V>), step(a))
+NARROWS_FACTOR(GradSilu, kLong, NW_EW_SILU, 0, kA, silu_slope(a), is_step(a, kExpEnd<V>), step(a))
+NARROWS_FACTOR(GradSoftplus, kShort, NW_EW_SOFTPLUS, 0, kA, softplus_slope(a), is_step(a, kExpEnd<V>), step(a))
+NARROWS_FACTOR(GradErf, kLong, NW_EW_ERF, 0, kA, erf_slope(a, 1.12837916709551257389615890312), hn::Not(is_within(a, kErfEnd<V>)),
                hn::IfThenElseZero(hn::IsNaN(a), a))
-NARROWS_FACTOR(GradErfc, NW_EW_ERFC, 0, kA, erf_slope(a, -1.12837916709551257389615890312), hn::Not(is_within(a, kErfEnd<V>)),
-               hn::IfThenElseZero(hn::IsNaN(a), a))
+NARROWS_FACTOR(GradErfc, kLong, NW_EW_ERFC, 0, kA, erf_slope(a, -1.12837916709551257389615890312),
+               hn::Not(is_within(a, kErfEnd<V>)), hn::IfThenElseZero(hn::IsNaN(a), a))
 NARROWS_GRADIENT(GradReciprocal, kShort, kG | kA, hn::Neg(over_both(g, a, a)))
 NARROWS_GRADIENT(GradTimesA, kShort, kG | kA, hn::Mul(g, a))
 NARROWS_GRADIENT(GradTimesB, kShort, kG | kB, hn::Mul(g, b))
 NARROWS_GRADIENT(GradDivA, kShort, kG | kB, hn::Div(g, b))
-NARROWS_FACTOR(GradDivB, NW_EW_DIV, 1, kA | kB, div_slope(a, b),
+NARROWS_FACTOR(GradDivB, kShort, NW_EW_DIV, 1, kA | kB, div_slope(a, b),
                hn::Or(hn::Or(hn::Eq(a, zero), hn::Eq(b, zero)), hn::Not(hn::And(is_finite(a), is_finite(b)))), f.value)
-NARROWS_FACTOR(GradPowA, NW_EW_POW, 0, kA | kB, pow_slope_a(a, b), hn::Or(is_power_0(a, b), is_either_nan(a, b)),
+NARROWS_FACTOR(GradPowA, kLong, NW_EW_POW, 0, kA | kB, pow_slope_a(a, b), hn::Or(is_power_0(a, b), is_either_nan(a, b)),
                hn::IfThenZeroElse(is_power_0(a, b), hn::Add(a, b)))
-NARROWS_FACTOR(GradPowB, NW_EW_POW, 1, kA | kB, pow_slope_b(a, b),
+NARROWS_FACTOR(GradPowB, kLong, NW_EW_POW, 1, kA | kB, pow_slope_b(a, b),
                hn::Or(hn::Or(hn::Le(a, zero), hn::Eq(a, one)), is_either_nan(a, b)),
                pick(hn::And(hn::Eq(a, zero), hn::Ge(b, zero)), zero, f.value))
-NARROWS_FACTOR(GradAtan2A, NW_EW_ATAN2, 0, kA | kB, over_square(b, a), hn::Or(hn::Eq(b, zero), is_either_nan(a, b)),
+NARROWS_FACTOR(GradAtan2A, kLong, NW_EW_ATAN2, 0, kA | kB, over_square(b, a), hn::Or(hn::Eq(b, zero), is_either_nan(a, b)),
                hn::IfThenZeroElse(hn::And(hn::Eq(a, zero), hn::Eq(b, zero)), f.value))
-NARROWS_FACTOR(GradAtan2B, NW_EW_ATAN2, 1, kA | kB, minus(over_square(a, b)), hn::Or(hn::Eq(a, zero), is_either_nan(a, b)),
+NARROWS_FACTOR(GradAtan2B, kLong, NW_EW_ATAN2, 1, kA | kB, minus(over_square(a, b)), hn::Or(hn::Eq(a, zero), is_either_nan(a, b)),
                hn::IfThenZeroElse(hn::And(hn::Eq(a, zero), hn::Eq(b, zero)), f.value))
-NARROWS_FACTOR(GradHypotA, NW_EW_HYPOT, 0, kA | kB, over_distance(a, b), hn::Or(hn::Eq(a, zero), is_either_nan(a, b)), f.value)
-NARROWS_FACTOR(GradHypotB, NW_EW_HYPOT, 1, kA | kB, over_distance(b, a), hn::Or(hn::Eq(b, zero), is_either_nan(a, b)), f.value)
+NARROWS_FACTOR(GradHypotA, kLong, NW_EW_HYPOT, 0, kA | kB, over_distance(a, b), hn::Or(hn::Eq(a, zero), is_either_nan(a, b)),
+               f.value)
+NARROWS_FACTOR(GradHypotB, kLong, NW_EW_HYPOT, 1, kA | kB, over_distance(b, a), hn::Or(hn::Eq(b, zero), is_either_nan(a, b)),
+               f.value)
 NARROWS_GRADIENT(GradMaximumA, kShort, kG | kA | kB, won(g, hn::Eq(a, b), hn::Lt(a, b)))
 NARROWS_GRADIENT(GradMaximumB, kShort, kG | kA | kB, won(g, hn::Eq(a, b), hn::Gt(a, b)))
-NARROWS_FACTOR(GradFmodB, NW_EW_FMOD, 1, kA | kB, fmod_slope(a, b), hn::Or(hn::Not(is_finite(a)), hn::Eq(b, zero)), f.value)
-NARROWS_FACTOR(GradRemainderB, NW_EW_REMAINDER, 1, kA | kB, remainder_slope(a, b), hn::Or(hn::Not(is_finite(a)), hn::Eq(b, zero)),
-               f.value)
+NARROWS_FACTOR(GradFmodB, kLong, NW_EW_FMOD, 1, kA | kB, fmod_slope(a, b), hn::Or(hn::Not(is_finite(a)), hn::Eq(b, zero)), f.value)
+NARROWS_FACTOR(GradRemainderB, kLong, NW_EW_REMAINDER, 1, kA | kB, remainder_slope(a, b),
+               hn::Or(hn::Not(is_finite(a)), hn::Eq(b, zero)), f.value)
 NARROWS_GRADIENT(GradCopysignA, kShort, kG | kA | kB, hn::Mul(g, hn::Mul(sign_(a), hn::CopySign(one, b))))
-NARROWS_FACTOR(GradLogaddexpA, NW_EW_LOGADDEXP, 0, kA | kB, logaddexp_slope(a, b), is_step(hn::Sub(a, b), kExpEnd<V>), weight(a, b))
-NARROWS_FACTOR(GradLogaddexpB, NW_EW_LOGADDEXP, 1, kA | kB, logaddexp_slope(b, a), is_step(hn::Sub(b, a), kExpEnd<V>), weight(b, a))
+NARROWS_FACTOR(GradLogaddexpA, kLong, NW_EW_LOGADDEXP, 0, kA | kB, logaddexp_slope(a, b), is_step(hn::Sub(a, b), kExpEnd<V>),
+               weight(a, b))
+NARROWS_FACTOR(GradLogaddexpB, kLong, NW_EW_LOGADDEXP, 1, kA | kB, logaddexp_slope(b, a), is_step(hn::Sub(b, a), kExpEnd<V>),
+               weight(b, a))
 NARROWS_GRADIENT(GradSinc, kLong, kG | kA, sinc_gradient(g, a))
 NARROWS_GRADIENT(GradWhereB, kShort, kG | kA, pick(hn::Ne(a, zero), g, zero))
 NARROWS_GRADIENT(GradWhereC, kShort, kG | kA, pick(hn::Ne(a, zero), zero, g))
