@@ -63,6 +63,18 @@ def test_errors_of_an_op_have_its_name():
         narrows.op("elementwise", function="add")(X, X, X, X)
 
 
+def test_an_ops_name_is_a_string():
+    op = narrows.op("elementwise", function="add")
+    for name, shown in ((None, "None"), (3, "3")):
+        with pytest.raises(TypeError, match=rf"elementwise: __name__ is {shown}; expected a string"):
+            op.__name__ = name
+    with pytest.raises(TypeError, match="elementwise: __name__ is deleted; expected a string"):
+        del op.__name__
+    op.__name__ = "plus"
+    with pytest.raises(ValueError, match="^plus: b has dtype"):
+        op(X, DOUBLE)
+
+
 def test_others_errors_stay_as_they_are():
     class Mine(TypeError):
         pass
