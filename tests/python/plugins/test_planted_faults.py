@@ -162,6 +162,12 @@ FAULTS = {
     "crash": ({"slope": "*static_cast<volatile T*>(nullptr)"}, {"gradient"}, "in a child process", None),
     "second_crash": ({"second": "*static_cast<volatile T*>(nullptr)"}, {"second gradient"}, "in a child process", None),
     "reads_gradient": ({"slope": "(static_cast<const volatile T*>(g)[i + 1] * 0 + factor)"}, {"gradient"}, "SIGSEGV", None),
+    "throws": (
+        {"slope": '(i == 0 ? throw std::runtime_error("no slope") : factor)'},
+        {"gradient"},
+        "in a child process, first byte at a page; float32 (3, 5); factor = 3.0\n    RuntimeError: planted.throws_backward/1: no slope\n",
+        None,
+    ),
     "batch": ({"value": "factor * x[i] + (rank == 3 ? 1 : 0)"}, {"vmap"}, "output y[", "own: a batch of calls*"),
 }
 
@@ -254,6 +260,14 @@ def test_checks_of_a_device_catch_faults_too(name, own_cache):
     for kind in {"writes": {"writes"}, "params": {"refused"}}.get(name, FAULTS[name][1]):  # alone: some faults break the heap
         with pytest.raises(AssertionError, match=re.escape(f"{op.op}: {kind}: cpu")):
             checked(kind)
+
+
+def test_a_kernel_that_throws_fails_alone(own_cache):
+    """Of a forward kernel, too; and other kinds of checks are run."""
+    op = planted("throws_forward", {"before": 'if (n == 15) throw std::runtime_error("no fifteen");'})
+    with pytest.raises(AssertionError, match=r"guard: .*\n    RuntimeError: planted\.throws_forward/1: no fifteen\n") as error:
+        check(op)
+    assert f"{op.op}: values: " in str(error.value)
 
 
 def test_devices_that_are_not_here(correct):

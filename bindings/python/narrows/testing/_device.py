@@ -107,7 +107,7 @@ def _gradient(subject: Subject, case: Case, device: narrows.Device) -> None:
     arrays, weights = subject.arrays(case), subject.weights(case, subject.expected(case))
     op, inputs = subject.op.bind(**dict(case.params)), sent(arrays)
     outputs = _outputs(op, inputs, device)
-    backward = _narrows._op_from_blob(op.backward, op.blob, None)
+    backward = _narrows._op_from_blob(op.backward, op.blob, op.backward)
     given = [*sent(weights), *_backward.saved(op, backward, inputs, outputs)]
     gradients = [None if g is None else g.numpy() for g in _outputs(backward, given, device)]
     subject.compare_derivatives(gradients, subject.derivatives(case, arrays, weights), case, 1)
