@@ -71,7 +71,7 @@ def test_an_ops_name_is_a_string():
     with pytest.raises(TypeError, match="elementwise: __name__ is deleted; expected a string"):
         del op.__name__
     op.__name__ = "plus"
-    with pytest.raises(ValueError, match="^plus: b has dtype"):
+    with pytest.raises(ValueError, match=r"^plus: b has dtype"):
         op(X, DOUBLE)
 
 
