@@ -75,6 +75,15 @@ def test_an_ops_name_is_a_string():
         op(X, DOUBLE)
 
 
+def test_an_input_that_is_named_as_a_word_of_every_call():
+    """Given by its place it leaves the word to the call: where a forward op's output is named out, its backward op has such an input."""
+    backward = narrows.op("elementwise_backward", function="exp")
+    assert backward.inputs[4] == "out?"
+    grad = np.empty_like(X)
+    backward(X, X, None, None, np.exp(X), out=(grad, None, None))
+    np.testing.assert_allclose(grad, X * np.exp(X), rtol=1e-6)
+
+
 def test_others_errors_stay_as_they_are():
     class Mine(TypeError):
         pass
