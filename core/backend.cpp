@@ -150,7 +150,7 @@ const Contract* Backend::find_contract(const std::string& name) const {
 }
 
 template <class Slot>
-void Backend::slot(const char* what, Slot&& call) const {
+void Backend::slot(const char* what, Slot&& call, const char* op) const {
   nw_error error;
   error.message[0] = '\0';
   error.argument = -1;
@@ -161,7 +161,7 @@ void Backend::slot(const char* what, Slot&& call) const {
   } catch (...) {
     throw caught(name_.c_str(), what);
   }
-  if (__builtin_expect(status != NW_OK, 0)) refuse_slot(status, error, name_);
+  if (__builtin_expect(status != NW_OK, 0)) refuse_slot(status, error, name_, op);
 }
 
 void Backend::open(const nw_host& host) {
@@ -316,7 +316,7 @@ void Backend::stream_wait(int32_t device_id, void* waiter, void* signaler) {
 std::vector<nw_spec> Backend::infer(const nw_sig& inputs, uint32_t num_outputs) {
   if (table_.infer == nullptr) throw_failure(NW_UNSUPPORTED, -1, "%s: the plugin has no infer()", name_.c_str());
   std::vector<nw_spec> specs(num_outputs);
-  slot("infer", [&](nw_error* error) { return table_.infer(self_, &inputs, specs.data(), num_outputs, error); });
+  slot("infer", [&](nw_error* error) { return table_.infer(self_, &inputs, specs.data(), num_outputs, error); }, inputs.op);
   for (const nw_spec& spec : specs) {
     const bool sane = spec.ndim >= -1 && spec.ndim <= NW_MAX_NDIM &&
                       std::all_of(spec.shape, spec.shape + std::max(spec.ndim, 0), [](int64_t extent) { return extent >= 0; });
@@ -330,7 +330,7 @@ std::vector<nw_spec> Backend::infer(const nw_sig& inputs, uint32_t num_outputs) 
 }
 
 void Backend::plan(const nw_sig& sig, void** handle, nw_plan_info* info) {
-  slot("plan", [&](nw_error* error) { return table_.plan(self_, &sig, handle, info, error); });
+  slot("plan", [&](nw_error* error) { return table_.plan(self_, &sig, handle, info, error); }, sig.op);
 }
 
 void Backend::plan_program(const ProgramTexts& program, const nw_sig& sig, void** handle, nw_plan_info* info) {
@@ -338,7 +338,7 @@ void Backend::plan_program(const ProgramTexts& program, const nw_sig& sig, void*
   text.struct_size = sizeof text;
   text.text = program.text->c_str();
   text.scheduled = program.scheduled == nullptr ? nullptr : program.scheduled->c_str();
-  slot("plan_program", [&](nw_error* error) { return table_.plan_program(self_, &text, &sig, handle, info, error); });
+  slot("plan_program", [&](nw_error* error) { return table_.plan_program(self_, &text, &sig, handle, info, error); }, sig.op);
 }
 
 void Backend::plan_free(void* handle) noexcept {
@@ -351,7 +351,7 @@ void Backend::plan_free(void* handle) noexcept {
 }
 
 void Backend::launch(const void* handle, const nw_call& call) {
-  slot("launch", [&](nw_error* error) { return table_.launch(self_, handle, &call, error); });
+  slot("launch", [&](nw_error* error) { return table_.launch(self_, handle, &call, error); }, call.op);
 }
 
 const void* Backend::extension(const char* name) {

@@ -89,7 +89,7 @@ class Backend {
 
   void declare(const nw_op* declaration);
   template <class Slot>
-  void slot(const char* what, Slot&& call) const;
+  void slot(const char* what, Slot&& call, const char* op = nullptr) const;
   void create(const nw_host& host);
   void destroy(void* self) noexcept;
   [[noreturn]] void fail_forked() const;

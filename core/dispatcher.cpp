@@ -196,6 +196,8 @@ Failure from_plugin(Failure failure, uint32_t num_inputs, uint32_t num_outputs) 
 template <class Ask>
 std::optional<Failure> ask_in_turn(nw_runtime& runtime, const nw_call& call, const nw_sig& sig, Ask&& ask) {
   std::optional<Failure> absent, refusal;
+  const std::string start = std::string(call.op) + ": ";
+  std::string reasons;  // of several plugins, each with its name
   for (Backend* backend : candidates(runtime, call, sig.device)) {
     if (!backend->has(runtime.host(), sig.device)) {
       if (!absent) absent = backend->missing_device(runtime.host(), sig.device);
@@ -207,7 +209,10 @@ std::optional<Failure> ask_in_turn(nw_runtime& runtime, const nw_call& call, con
     } catch (Failure& failure) {
       failure = from_plugin(std::move(failure), sig.num_inputs, sig.num_outputs);
       if (failure.status != NW_UNSUPPORTED) throw;
-      failure.message = (refusal ? refusal->message + "; " : std::string(call.op) + ": ") + failure.message;
+      const std::string reason = failure.message.substr(failure.message.starts_with(start) ? start.size() : 0);
+      const std::string named = reason.starts_with(backend->name() + ": ") ? reason : backend->name() + ": " + reason;
+      reasons += (refusal ? "; " : "") + named;
+      failure.message = start + (refusal ? reasons : reason);
       refusal = std::move(failure);
     }
   }

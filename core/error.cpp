@@ -84,11 +84,13 @@ const char* status_name(int32_t status) {
   return status >= 0 && status <= NW_DEVICE_LOST ? names[status] : "unknown status";
 }
 
-void refuse_slot(int32_t status, const nw_error& error, const std::string& what) {
+void refuse_slot(int32_t status, const nw_error& error, const std::string& plugin, const char* op) {
   if (status < 0 || status > NW_DEVICE_LOST)
-    throw_failure(NW_FAILED, -1, "%s: the plugin returned status %d, which does not exist", what.c_str(), status);
-  const std::string reason(error.message, strnlen(error.message, sizeof error.message));
-  throw Failure{status, error.argument, error.native_code, what + ": " + (reason.empty() ? status_name(status) : reason)};
+    throw_failure(NW_FAILED, -1, "%s: the plugin returned status %d, which does not exist", plugin.c_str(), status);
+  std::string reason(error.message, strnlen(error.message, sizeof error.message));
+  if (reason.empty()) reason = status_name(status);
+  const bool says = reason.starts_with(plugin + ": ") || (op != nullptr && reason.starts_with(op));
+  throw Failure{status, error.argument, error.native_code, says ? reason : plugin + ": " + reason};
 }
 
 std::string show_shape(const int64_t* shape, int32_t ndim) {

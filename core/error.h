@@ -28,9 +28,9 @@ Failure caught(const char* who, const char* what) noexcept;
 
 const char* status_name(int32_t status);
 
-// Throws what a plugin's slot returned, its own error as a Failure with `what` in front of the message. A status that does not
-// exist counts as NW_FAILED.
-[[noreturn]] void refuse_slot(int32_t status, const nw_error& error, const std::string& what);
+// Throws what a plugin's slot returned, its own error as a Failure with the plugin's name in front of the message, unless that
+// begins with it or with the op (may be NULL). A status that does not exist counts as NW_FAILED.
+[[noreturn]] void refuse_slot(int32_t status, const nw_error& error, const std::string& plugin, const char* op);
 
 // "(2, 3)", "float32", "CUDA:1": how messages show shapes, dtypes and devices.
 std::string show_shape(const int64_t* shape, int32_t ndim);

@@ -204,6 +204,12 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& error, int argc, ch
   const char* const first = argc > 1 ? argv[1] : nullptr;
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(error);  // --help, --version
   if (app.get_subcommands().empty() && first != nullptr && first[0] != '-') {
+    for (const char* word : {"new", "config", "hub"})
+      if (std::strcmp(first, word) == 0) {
+        std::fprintf(stderr, "narrows: %s is in the Python package's command: pip install narrows, or python -m narrows %s\n", word,
+                     word);
+        return kBadUsage;
+      }
     std::fprintf(stderr, "narrows: unknown subcommand '%s'%s (see narrows --help)\n", printable(first).c_str(),
                  near_subcommand(app, first).c_str());
     return kBadUsage;

@@ -189,6 +189,24 @@ TEST_CASE("where nobody supports a call everybody's reason is told") {
   Array a({3}), out({3});
   Call("probe.noop/1", {&a}, {&out})
       .refused(rt, NW_UNSUPPORTED, -1, {"probe.noop/1", "probe: no f32 here", "probe2: only on Sundays"});
+  rt.probe("probe").message = "probe.noop/1: no f32 here";
+  Call("probe.noop/1", {&a}, {&out}).refused(rt, NW_UNSUPPORTED, -1, {"probe.noop/1: probe: no f32 here; probe2: only on Sundays"});
+}
+
+TEST_CASE("a reason that names the op or the plugin is told as it is") {
+  Loaded rt({"probe"});
+  Array a({3}), out({3});
+  Call call("probe.noop/1", {&a}, {&out});
+  const auto told = [&](int32_t status, const char* message) {
+    rt.probe().plan_status = status;
+    rt.probe().message = message;
+    call.refused(rt, status, -1, {});
+    return call.error.text();
+  };
+  CHECK(told(NW_UNSUPPORTED, "probe.noop/1: no f32 here") == "probe.noop/1: no f32 here");
+  CHECK(told(NW_UNSUPPORTED, "probe: no f32 here") == "probe.noop/1: probe: no f32 here");
+  CHECK(told(NW_INVALID, "probe.noop/1: a is odd") == "probe.noop/1: a is odd");
+  CHECK(told(NW_INVALID, "a is odd") == "probe: a is odd");
 }
 
 TEST_CASE("after any other status nobody else is asked") {

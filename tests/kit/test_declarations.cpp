@@ -61,8 +61,12 @@ const Fault kFaults[] = {
     {"a variant without a kernel", [](Op& op, Op&) { op.kernel = nullptr, op.variants = {{"v", nullptr}}; },
      "op 't.pair/1' has a variant without a kernel"},
     {"an unknown dtype", [](Op& op, Op&) { op.inputs = {"a: f32|float", "b?"}; },
-     "dtype 'float'; expected one of f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool"},
-    {"no dtype behind a colon", [](Op& op, Op&) { op.inputs = {"a:", "b?"}; }, "dtype ''; expected one of f16"},
+     "op 't.pair/1': input 'a: f32|float': dtype 'float'; expected one of f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, "
+     "u64, bool"},
+    {"no dtype behind a colon", [](Op& op, Op&) { op.inputs = {"a:", "b?"}; },
+     "op 't.pair/1': input 'a:': dtype ''; expected one of f16"},
+    {"an unknown dtype of an output", [](Op& op, Op&) { op.outputs = {"y: f23"}; },
+     "op 't.pair/1': output 'y: f23': dtype 'f23'; expected one of f16"},
     {"an output of two dtypes", [](Op& op, Op&) { op.outputs = {"y: f32|f64"}; },
      "op 't.pair/1': output y has dtypes float32 or float64; expected one, or none"},
     {"no shape rule for two inputs", [](Op& op, Op& backward) { op.shape_rule = nullptr, backward.shape_rule = "*"; },
@@ -186,6 +190,42 @@ TEST_CASE("tensors that are absent are refused by name") {
   CHECK(&signature.in(0) == tensors);
   for (const uint32_t i : {1u, 7u}) CHECK(says([&] { signature.in(i); }).find("input " + std::to_string(i) + " is absent") == 0);
   for (const uint32_t i : {0u, 9u}) CHECK(says([&] { signature.out(i); }).find("output " + std::to_string(i) + " is absent") == 0);
+}
+
+TEST_CASE("a signature counts the elements of its outputs") {
+  int64_t shape[] = {2, 3, int64_t{1} << 62};
+  nw_tensor_sig tensors[3] = {};
+  for (nw_tensor_sig& t : tensors) t.shape = shape;
+  tensors[0].ndim = 2;
+  tensors[2].ndim = -1;
+  nw_sig sig{};
+  sig.tensors = tensors;
+  sig.num_outputs = 3;
+  const Signature signature(sig);
+  CHECK(signature.size(0) == 6);
+  CHECK(signature.size(1) == 1);
+  tensors[0].ndim = 3;
+  shape[1] = 0;
+  CHECK(signature.size(0) == 0);
+  CHECK_THROWS_AS(signature.size(2), std::invalid_argument);
+  CHECK_THROWS_AS(signature.size(3), std::invalid_argument);
+}
+
+std::string thrown_in_op(void (*body)()) {
+  nw_error error{};
+  const int32_t status = narrows::plugin::guarded(&error, [&] { narrows::plugin::in_op("t.pair/1", NW_INVALID, body); });
+  return std::to_string(status) + " " + error.message;
+}
+
+TEST_CASE("what is thrown in an op's work names the op once") {
+  using narrows::plugin::refuse;
+  const std::string invalid = std::to_string(NW_INVALID) + " ", unsupported = std::to_string(NW_UNSUPPORTED) + " ";
+  CHECK(thrown_in_op([] { throw std::runtime_error("k is odd"); }) == invalid + "t.pair/1: k is odd");
+  CHECK(thrown_in_op([] { throw std::runtime_error("t.pair/1: k is odd"); }) == invalid + "t.pair/1: k is odd");
+  CHECK(thrown_in_op([] { refuse(NW_UNSUPPORTED, -1, "k is odd"); }) == unsupported + "t.pair/1: k is odd");
+  CHECK(thrown_in_op([] { refuse(NW_UNSUPPORTED, -1, "t.pair/1 is new"); }) == unsupported + "t.pair/1 is new");
+  CHECK(thrown_in_op([] { throw 3; }) == std::to_string(NW_FAILED) + " t.pair/1: an unknown exception");
+  CHECK(thrown_in_op([] { throw std::bad_alloc(); }) == std::to_string(NW_OUT_OF_MEMORY) + " out of host memory");
 }
 
 // The dtypes that input<T>() gives as Ts.

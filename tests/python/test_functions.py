@@ -388,6 +388,7 @@ def test_info_is_of_the_stubs_types(scale_plugin):
         "narrows._device",
         "narrows._bench",
         "narrows._build",
+        "narrows.testing",
         "narrows.torch",
         "narrows.jax",
     ],

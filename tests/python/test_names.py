@@ -72,6 +72,27 @@ def test_errors_of_an_op_have_its_name():
         narrows.op("elementwise", function="add")(X, X, X, X)
 
 
+def test_an_ops_name_is_a_string():
+    op = narrows.op("elementwise", function="add")
+    for name, shown in ((None, "None"), (3, "3")):
+        with pytest.raises(TypeError, match=rf"elementwise: __name__ is {shown}; expected a string"):
+            op.__name__ = name
+    with pytest.raises(TypeError, match="elementwise: __name__ is deleted; expected a string"):
+        del op.__name__
+    op.__name__ = "plus"
+    with pytest.raises(ValueError, match=r"^plus: b has dtype"):
+        op(X, DOUBLE)
+
+
+def test_an_input_that_is_named_as_a_word_of_every_call():
+    """Given by its place it leaves the word to the call: where a forward op's output is named out, its backward op has such an input."""
+    backward = narrows.op("elementwise_backward", function="exp")
+    assert backward.inputs[4] == "out?"
+    grad = np.empty_like(X)
+    backward(X, X, None, None, np.exp(X), out=(grad, None, None))
+    np.testing.assert_allclose(grad, X * np.exp(X), rtol=1e-6)
+
+
 def test_others_errors_stay_as_they_are():
     class Mine(TypeError):
         pass

@@ -15,7 +15,7 @@ import tempfile
 import types
 from collections.abc import Iterable, Mapping
 
-from narrows import _hip, _narrows, _ops
+from narrows import _errors, _hip, _narrows, _ops
 
 _FLAGS = ["-O3", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
 _NVCC_FLAGS = ["-O3", "-shared", "-Xcompiler=-fPIC,-fvisibility=hidden", "-Xlinker=-z,nodelete"]
@@ -138,10 +138,17 @@ def _checked(files, name, flags):
     files = [pathlib.Path(f) for f in ([files] if isinstance(files, (str, os.PathLike)) else files)]
     unknown = [f for f in files if f.suffix not in _SUFFIXES]
     if unknown or not files:
-        raise ValueError(f"build: {unknown or files}; expected sources that end in {', '.join(_SUFFIXES)}")
+        raise ValueError(f"build: {_shown(unknown) or 'no source'}; expected sources that end in {', '.join(_SUFFIXES)}")
     if all(f.suffix == ".comp" for f in files):
-        raise ValueError(f"build: {files}; expected a source in C++ beside shaders, with NARROWS_VULKAN_PLUGIN")
+        raise ValueError(f"build: {_shown(files)}; expected a source in C++ beside shaders, with NARROWS_VULKAN_PLUGIN")
+    for f in files:
+        if not f.is_file():
+            raise FileNotFoundError(f"build: {str(f)!r} {'is no file' if f.exists() else 'does not exist'}")
     return files
+
+
+def _shown(files):
+    return ", ".join(repr(str(f)) for f in files)
 
 
 def _shader_command(include):
@@ -177,13 +184,13 @@ def build(files, name=None, flags=(), verbose=False):
     environment sets NVCC or HIPCC, that one does. ``flags=["--offload-arch=gfx90a"]`` names other GPUs.
 
     RuntimeError: there is no compiler, or it fails, or takes longer than NARROWS_COMPILE_SECONDS (600); the message holds its own words.
-    OSError: the cache folder, NARROWS_CACHE_DIR, cannot be written.
+    FileNotFoundError: a source does not exist. OSError: the cache folder, NARROWS_CACHE_DIR, cannot be written.
 
         >>> import narrows
         >>> narrows.build("my_op.rs")
         Traceback (most recent call last):
         ...
-        ValueError: build: [PosixPath('my_op.rs')]; expected sources that end in .c, .cc, .cpp, .cxx, .cu, .comp
+        ValueError: build: 'my_op.rs'; expected sources that end in .c, .cc, .cpp, .cxx, .cu, .comp
     """
     files = _checked(files, name, flags)
     shaders, files = [f for f in files if f.suffix == ".comp"], [f for f in files if f.suffix != ".comp"]
@@ -290,18 +297,28 @@ def load_inline(
     shaders, headers = _named_texts("shaders", shaders), _named_texts("headers", headers)
     if shaders and not vulkan:
         raise ValueError(f"load_inline: shaders has {', '.join(shaders)}, and vulkan_sources nothing that runs them")
+    if not (cpp or cuda or vulkan):
+        raise ValueError("load_inline: no source; expected cpp_sources, cuda_sources or vulkan_sources")
     cpp, cuda, vulkan = [(".cpp", t) for t in cpp], [(".cu", t) for t in cuda], [(".cpp", t) for t in vulkan]
     apart = all(any(_QUERY.search(text) for _, text in sources) for sources in (cpp, cuda))
     parts = [cpp, cuda] if apart else [cpp + cuda]
     groups: list = [(texts, {}) for texts in parts if texts]
     groups += [(vulkan, shaders)] if vulkan else []
-    loaded = [_load_texts(name, texts, own, headers, flags, verbose) for texts, own in groups or [([], {})]]
+    loaded = [_load_texts(name, texts, own, headers, flags, verbose) for texts, own in groups]
     if len({plugin for plugin, _ in loaded}) < len(loaded):
         raise ValueError(
             f"load_inline: {name}: two of its plugins are named {loaded[-1][0]!r}; expected a name for each device, as '{name}_cuda'"
         )
     names = [op for _, ops in loaded for op in ops]
-    return types.SimpleNamespace(**{key: _ops.op(full) for key, full in _short_names(name, names).items()})
+    return _Loaded(**{key: _ops.op(full) for key, full in _short_names(name, names).items()})
+
+
+class _Loaded(types.SimpleNamespace):
+    """What load_inline gives: a plugin's ops by their short names."""
+
+    def __getattr__(self, name):
+        ops = vars(self)
+        raise AttributeError(f"the plugin has no op '{name}'; it has {', '.join(ops)}{_errors.near(name, ops)}")
 
 
 def _texts(argument, given):

@@ -72,7 +72,10 @@ bool set_keyword(Call& c, PyObject* name, PyObject* value) {
   for (const bool exactly : {true, false}) {
     for (uint32_t i = 0; i < c.declaration.inputs.size(); ++i) {
       PyObject* const input = c.declaration.inputs[i];
-      if (input == name || (!exactly && PyUnicode_Compare(input, name) == 0)) return add_input(c, i, value);
+      if (input != name && (exactly || PyUnicode_Compare(input, name) != 0)) continue;
+      // An input named out, as backward ops have of forward ops' outputs, which was given by its place: the word is the call's.
+      const Option option = c.objects[i] != nullptr ? find_option(name, exactly) : kNoOption;
+      return option != kNoOption ? set_option(c, option, value) : add_input(c, i, value);
     }
     if (const int field = find_field(c.declaration, name, exactly); field >= 0 && takes_field(c, name))
       return torch_is_symbol(value) ? add_symbol(c, name, value) : set_field(c.declaration, field, value, c.own_blob());

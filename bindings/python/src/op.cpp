@@ -289,8 +289,21 @@ PyObject* get_doc(PyObject* self, void*) { return described(self, &Op::doc, "doc
 PyObject* get_signature(PyObject* self, void*) { return described(self, &Op::signature, "signature_of"); }
 int set_doc(PyObject* self, PyObject* value, void*) { return describe(self, &Op::doc, value); }
 int set_signature(PyObject* self, PyObject* value, void*) { return describe(self, &Op::signature, value); }
+// Errors of a call are named by it.
+PyObject* get_name(PyObject* self, void*) {
+  const Guard guard(descriptions);
+  return Ref::borrow(as_op(self)->name).release();
+}
+int set_name(PyObject* self, PyObject* value, void*) {
+  if (value != nullptr && PyUnicode_Check(value)) return describe(self, &Op::name, value);
+  const Ref given(value == nullptr ? PyUnicode_FromString("deleted") : PyObject_Repr(value));
+  if (given)
+    PyErr_Format(PyExc_TypeError, "%s: __name__ is %U; expected a string", as_op(self)->declaration->op->name, given.get());
+  return -1;
+}
 
 PyGetSetDef getset[] = {
+    {"__name__", get_name, set_name, nullptr, nullptr},
     {"__doc__", get_doc, set_doc, nullptr, nullptr},
     {"__signature__", get_signature, set_signature, nullptr, nullptr},
     {"op", get_op, nullptr, "The op's name: 'conv1d', 'vendor.name/1'.", nullptr},
@@ -311,7 +324,6 @@ PyGetSetDef getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Op, vectorcall), READONLY, nullptr},
                          {"__weaklistoffset__", T_PYSSIZET, offsetof(Op, weak_references), READONLY, nullptr},
-                         {"__name__", T_OBJECT, offsetof(Op, name), 0, nullptr},
                          {"_operands", T_INT, offsetof(Op, operands), 0, nullptr},
                          {"_otherwise", T_OBJECT, offsetof(Op, otherwise), 0, nullptr},
                          {"_recorder", T_OBJECT, offsetof(Op, recorder), 0, nullptr},

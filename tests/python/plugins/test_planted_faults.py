@@ -162,6 +162,12 @@ FAULTS = {
     "crash": ({"slope": "*static_cast<volatile T*>(nullptr)"}, {"gradient"}, "in a child process", None),
     "second_crash": ({"second": "*static_cast<volatile T*>(nullptr)"}, {"second gradient"}, "in a child process", None),
     "reads_gradient": ({"slope": "(static_cast<const volatile T*>(g)[i + 1] * 0 + factor)"}, {"gradient"}, "SIGSEGV", None),
+    "throws": (
+        {"slope": '(i == 0 ? throw std::runtime_error("no slope") : factor)'},
+        {"gradient"},
+        "in a child process, first byte at a page; float32 (3, 5); factor = 3.0\n    RuntimeError: planted.throws_backward/1: no slope\n",
+        None,
+    ),
     "batch": ({"value": "factor * x[i] + (rank == 3 ? 1 : 0)"}, {"vmap"}, "output y[", "own: a batch of calls*"),
 }
 
@@ -256,6 +262,14 @@ def test_checks_of_a_device_catch_faults_too(name, own_cache):
             checked(kind)
 
 
+def test_a_kernel_that_throws_fails_alone(own_cache):
+    """Of a forward kernel, too; and other kinds of checks are run."""
+    op = planted("throws_forward", {"before": 'if (n == 15) throw std::runtime_error("no fifteen");'})
+    with pytest.raises(AssertionError, match=r"guard: .*\n    RuntimeError: planted\.throws_forward/1: no fifteen\n") as error:
+        check(op)
+    assert f"{op.op}: values: " in str(error.value)
+
+
 def test_devices_that_are_not_here(correct):
     for devices, words in (("cuda:99", "devices has 'cuda:99'; here are cpu"), ([], "devices is empty"), ("x", "device 'x'")):
         with pytest.raises(ValueError, match=words):
@@ -347,10 +361,58 @@ def test_values_and_what_is_wrong_with_a_call(correct):
     ):
         with pytest.raises(ValueError, match=words):
             narrows.testing.check_op(**{"op": correct, "reference": keep, "shapes": [(4,)], **how})
-    with pytest.raises(TypeError, match="expected an op of narrows or its name"):
-        narrows.testing.check_op(np.add, keep, [(4,)])
-    with pytest.raises(TypeError, match="expected a function"):
-        narrows.testing.check_op(correct, 3, [(4,)])
+
+
+@pytest.mark.parametrize(
+    "how, words",
+    [
+        ({"op": np.add}, f"op = {np.add!r}; expected an op of narrows or its name"),
+        ({"reference": 3}, "reference = 3; expected a function"),
+        ({"reference": lambda x: None}, "the reference returned None; expected an array"),
+        ({"reference": lambda x: {"y": x}}, "the reference returned {'y': array("),
+        ({"shapes": 3}, "shapes = 3; expected a list of shapes, as [(3,), (3, 4)]"),
+        ({"shapes": [3]}, "shapes[0] = 3; expected a tuple, as (3,)"),
+        ({"shapes": (3, 4)}, "shapes[0] = 3; expected a tuple, as (3,)"),
+        ({"shapes": [(2.5,)]}, "shapes[0][0] = 2.5; expected a shape, as (3, 4)"),
+        ({"shapes": [(3,), (-1,)]}, "shapes[1] = (-1,); expected extents of 0 or more"),
+        ({"dtypes": np.float32}, f"dtypes = {np.float32!r}; expected names of dtypes, as 'float32'"),
+        ({"dtypes": [3]}, "dtypes[0] = 3; expected the name of a dtype"),
+        ({"dtypes": []}, "dtypes is empty; expected at least one"),
+        ({"params": 3}, "params = 3; expected a dict, or several"),
+        ({"params": [{}, 3]}, "params[1] = 3; expected a dict of params by name"),
+        ({"params": {"faktor": 3}}, "params[0] = {'faktor': 3}; expected params of planted.correct/1: factor"),
+        ({"refused": "factor"}, "refused = 'factor'; expected a dict, or several"),
+        ({"refused": {"faktor": 3}}, "refused[0] = {'faktor': 3}; expected params of planted.correct/1: factor"),
+        ({"devices": None}, "devices = None; expected a device or several, as 'cpu'"),
+        ({"devices": [3]}, "devices[0] = 3; expected a device, as 'cpu'"),
+        ({"values": 3}, "values = 3; expected (low, high), or a function of a random generator and a shape"),
+        ({"values": {"x": (2, 1)}}, "values['x'] = (2, 1); expected finite numbers, the lower one first"),
+        ({"out_dtypes": "f4"}, "out_dtypes has 'f4'; expected one of bool"),
+        ({"out_dtypes": ["float32"] * 2}, "out_dtypes = ['float32', 'float32']; expected one for each of y"),
+        ({"ulps": {"float32": "x"}}, "ulps['float32'] = 'x'; expected a number, or a dict of numbers by dtype"),
+        ({"ulps": -1}, "ulps = -1; expected 0 or more"),
+        ({"per_element": 3}, "per_element = 3; expected True or False"),
+        ({"gradients": 3}, "gradients = 3; expected True or False"),
+        ({"op": "planted.correct_second", "gradients": True}, "gradients = True; expected False: planted.correct_second/1"),
+        ({"strided": "no"}, "strided = 'no'; expected True or False"),
+        ({"sizes": 3}, "sizes = 3; expected numbers of 0 or more"),
+        ({"sizes": [1, "a"]}, "sizes[1] = 'a'; expected an integer"),
+        ({"examples": -1}, "examples = -1; expected 0 or more"),
+        ({"only": 3}, "only = 3; expected a kind of check"),
+        ({"seed": None}, "seed = None; expected an integer"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_what_is_wrong_with_an_argument(correct, how, words):
+    with pytest.raises((TypeError, ValueError), match="^" + re.escape(f"check_op: {words}")):
+        narrows.testing.check_op(**{"op": correct, "reference": lambda x: 2 * x, "shapes": [(4,)], **how})
+
+
+def test_a_function_of_narrows_takes_the_shape_alone():
+    report = narrows.testing.check_op(
+        narrows.exp, np.exp, [(3,)], only="gradient: in a child process, last byte at a page; float32 (3,), absent, absent"
+    )
+    assert report.passed["gradient"] == 1
 
 
 def test_frameworks_that_are_not_installed_are_said(correct):

@@ -32,8 +32,12 @@ NARROWS_PLUGIN("inline", {.name = "inline.scale/1", .inputs = {"x"}, .outputs = 
 
 def test_load_inline(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    scale = narrows.load_inline("inline", SOURCE).scale
+    loaded = narrows.load_inline("inline", SOURCE)
+    scale = loaded.scale
     np.testing.assert_array_equal(scale(np.ones(3, "float32"), factor=4), [4, 4, 4])
+    with pytest.raises(AttributeError, match=r"^the plugin has no op 'scael'; it has scale; did you mean 'scale'\?$"):
+        loaded.scael  # noqa: B018
+    assert "scale" in dir(loaded) and not hasattr(loaded, "twice")
     libraries = list(tmp_path.rglob("*.so"))
     assert len(libraries) == 1
     made = libraries[0].stat().st_mtime_ns
@@ -266,6 +270,12 @@ def test_build_says_what_the_compiler_says(tmp_path, monkeypatch):
     bad.write_text("int x = nothing_of_that_name;")
     with pytest.raises(RuntimeError, match="nothing_of_that_name"):
         narrows.build(bad)
+    (tmp_path / "folder.cpp").mkdir()
+    for path, words in ((tmp_path / "none.cpp", "does not exist"), (tmp_path / "folder.cpp", "is no file")):
+        with pytest.raises(FileNotFoundError, match=re.escape(f"build: '{path}' {words}")):
+            narrows.build(path)
+    with pytest.raises(ValueError, match=r"^load_inline: no source; expected cpp_sources, cuda_sources or vulkan_sources$"):
+        narrows.load_inline("nothing", headers={"scale.h": "int k;"})
     with pytest.raises(ValueError, match="sources that end in"):
         narrows.build(tmp_path / "x.rs")
     monkeypatch.setenv("CXX", "no-such-compiler")

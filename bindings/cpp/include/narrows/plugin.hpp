@@ -26,7 +26,8 @@
 ///   shapes that the shape rule does not allow, params that Op::check refuses.
 /// - **Declarations** that are wrong or leave a shape unchecked are refused when the plugin is
 ///   loaded.
-/// - **Errors.** A kernel may throw. The call then fails with the exception's message.
+/// - **Errors.** A kernel may throw. The call then fails with the op's name and the exception's
+///   message.
 /// - **GPUs.** plugin_cuda.hpp is the same for NVIDIA GPUs, plugin_vulkan.hpp for Vulkan's devices.
 /// - **Anything else.** For another device, write a plugin against plugin.h, or in C++ against
 ///   plugin_base.hpp. examples/plugin_minimal is one.
@@ -115,14 +116,17 @@ class __attribute__((visibility("hidden"))) Plugin {
       const auto& planned = *static_cast<const Planned*>(plan);
       const auto& host = *static_cast<const nw_host*>(self);
       const Op& op = planned.declaration->op();
-      if (planned.copies.empty()) return planned.kernel(Launch(&host, call, &op));
+      const auto compute = [&](const nw_call* seen) {
+        in_op(op.name, NW_FAILED, [&] { planned.kernel(Launch(&host, seen, &op)); });
+      };
+      if (planned.copies.empty()) return compute(call);
       const Contiguous tensors(*call, planned.copies);
       const auto copied = [&](uint32_t i) { return planned.copies[i] != Planned::kAsIs; };
       const uint32_t inputs = call->num_inputs;
       for (uint32_t i = 0; i < inputs; ++i)
         if (copied(i))
           copy(host, *call, planned.copy_plans[i].get(), *call->inputs[i], tensors.all[i]);
-      planned.kernel(Launch(&host, &tensors.call, &op));
+      compute(&tensors.call);
       for (uint32_t i = inputs; i < inputs + call->num_outputs; ++i)
         if (copied(i))
           copy(host, *call, planned.copy_plans[i].get(), tensors.all[i],
@@ -184,15 +188,11 @@ class __attribute__((visibility("hidden"))) Plugin {
       const Signature signature(*sig);
       uint64_t workspace = 0;
       const char* name = nullptr;
-      try {
+      in_op(op.name, NW_INVALID, [&] {
         if (op.check != nullptr) op.check(signature);
         planned->kernel = declaration.choose_kernel(*sig, signature, &name);
         if (op.workspace != nullptr) workspace = op.workspace(signature);
-      } catch (const std::bad_alloc&) {
-        throw;
-      } catch (const std::exception& e) {
-        refuse(NW_INVALID, -1, "%s: %s", sig->op, e.what());
-      }
+      });
       if (op.layout == Layout::copied) place_copies(*sig, &planned->copies, &workspace);
       plan_copies(self, *sig, planned.get());
       if (info != nullptr)

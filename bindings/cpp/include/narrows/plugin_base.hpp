@@ -77,6 +77,27 @@ int32_t guarded(nw_error* error, Body&& body) noexcept {
   }
 }
 
+/// Runs `body`, which is the work of an op. What it throws names the op: "mine.scale/1: ...". An
+/// exception that is no Refusal becomes one of that status. std::bad_alloc stays what it is.
+template <class Body>
+void in_op(const char* op, int32_t status, Body&& body) {
+  const auto named = [op](const std::string& what) {
+    return what.rfind(op, 0) == 0 ? what : std::string(op) + ": " + what;
+  };
+  try {
+    body();
+  } catch (Refusal& refusal) {
+    refusal.message = named(refusal.message);
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw Refusal{status, -1, named(e.what())};
+  } catch (...) {
+    throw Refusal{NW_FAILED, -1, named("an unknown exception")};
+  }
+}
+
 /// Copies the part of a struct that the caller's struct_size has room for. Its struct_size stays
 /// the caller's.
 template <class T>

@@ -86,6 +86,14 @@ inline std::string show(const int64_t* numbers, int32_t count) {
   return out + ")";
 }
 
+// The number of elements of a tensor of that shape.
+inline int64_t count_elements(const int64_t* shape, int32_t ndim) {
+  if (std::count(shape, shape + ndim, 0) != 0) return 0;  // the other extents may be huge
+  int64_t n = 1;
+  for (int32_t d = 0; d < ndim; ++d) n *= shape[d];
+  return n;
+}
+
 // Types that read the bytes of any dtype.
 template <class T>
 constexpr bool is_byte = std::is_same_v<T, char> || std::is_same_v<T, std::byte>;
@@ -175,6 +183,8 @@ struct View {
   int64_t shape[N == 0 ? 1 : N];
   /// Distances in elements. They may be 0 or negative.
   int64_t strides[N == 0 ? 1 : N];
+  /// Elements along dimension `d`, of [0, N).
+  NARROWS_ANYWHERE int64_t extent(int d) const { return shape[d]; }
   /// The element at these indices, one for each dimension. Nothing checks them.
   template <class... Index>
   NARROWS_ANYWHERE T& operator()(Index... index) const {
@@ -235,6 +245,11 @@ class Signature {
   const nw_tensor_sig& out(uint32_t i) const {
     if (!has_output(i)) absent("output ", i);
     return plugin::output(sig_, i);
+  }
+  /// Number of elements of an output. Throws std::invalid_argument if it is not wanted.
+  int64_t size(uint32_t output) const {
+    const nw_tensor_sig& t = out(output);
+    return detail::count_elements(t.shape, t.ndim);
   }
   /// The op's params. Bytes that the caller left out are 0.
   template <class Params>
@@ -310,10 +325,7 @@ class Launch {
   /// Number of elements of an output. Throws std::invalid_argument if it is not wanted.
   int64_t size(uint32_t output) const {
     const DLTensor& t = out(output);
-    if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return 0;  // the other extents may be huge
-    int64_t n = 1;
-    for (int32_t d = 0; d < t.ndim; ++d) n *= t.shape[d];
-    return n;
+    return detail::count_elements(t.shape, t.ndim);
   }
   /// The op's params. Bytes that the caller left out are 0.
   template <class Params>

@@ -319,8 +319,8 @@ class Declaration {
  public:
   /// Borrows `op`.
   explicit Declaration(const Op& op) : op_(op) {
-    for (const char* text : op.inputs) inputs_.emplace_back(text);
-    for (const char* text : op.outputs) outputs_.emplace_back(text);
+    for (const char* text : op.inputs) read("input", text, &inputs_);
+    for (const char* text : op.outputs) read("output", text, &outputs_);
     check_kernels();
     check_outputs();
     check_params();
@@ -409,6 +409,15 @@ class Declaration {
   }
 
  private:
+  void read(const char* kind, const char* text, std::vector<detail::Tensor>* tensors) const {
+    try {
+      tensors->emplace_back(text);
+    } catch (Refusal& refusal) {
+      refusal.message =
+          std::string("op '") + op_.name + "': " + kind + " '" + text + "': " + refusal.message;
+      throw;
+    }
+  }
   template <class... Args>
   [[noreturn]] void wrong(const char* format, Args... args) const {
     char text[256];

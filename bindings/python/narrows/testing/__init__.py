@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from narrows import _errors, _narrows
-from narrows.testing import _compare, _device, _numpy
+from narrows.testing import _arguments, _compare, _device, _numpy
 from narrows.testing._run import Report, Run
 from narrows.testing._subject import SIZES, Case, Subject
 
@@ -51,7 +51,7 @@ def check_op(
     """Compares an op with a reference in NumPy or torch; AssertionError with every kind of check that fails.
 
     ``op``: an op or its name. ``reference(*inputs, **params)``: takes NumPy's arrays, or torch's tensors where it refuses those; floats
-    come as float64. ``shapes``: calls, each a shape for every input, None where one is absent; of an op with one input the shape alone.
+    come as float64. ``shapes``: calls, each a shape for every input, None where one is absent; of an op that takes one input the shape alone.
     ``dtypes``: names, for all inputs, or tuples of one for each. ``params``: a dict or several; the reference is given the same.
 
     - ``devices``: where it is checked: "cpu", "cuda", "vulkan:1", or several. On other devices than the CPU values, sizes, memory,
@@ -73,11 +73,23 @@ def check_op(
     Returns what was checked and what was left out, as for a framework that is not installed.
 
         >>> import numpy, narrows, narrows.testing
-        >>> report = narrows.testing.check_op(narrows.op("elementwise", function="tanh"), numpy.tanh, [(3, 5)], gradients=False)
-        >>> report.passed["sizes"] > 10
-        True
+        >>> report = narrows.testing.check_op(narrows.tanh, numpy.tanh, [(3, 5)], only="sizes")
+        elementwise: 30 checks passed
+          sizes: 30
+        >>> report.passed["sizes"]
+        30
     """
+    _arguments.check_flag("strided", strided)
+    _arguments.check_count("examples", examples)
+    if only is not None and not isinstance(only, str):
+        raise TypeError(f"check_op: only = {only!r}; expected a kind of check, or a check as a failure names it")
     subject = Subject(op, reference, values, out_dtypes, ulps, per_element, seed)
+    sizes, refused = _arguments.sizes(sizes), _arguments.dicts("refused", refused)
+    _arguments.check_params(subject.op, "refused", refused)
+    if gradients is not None:
+        _arguments.check_flag("gradients", gradients)
+    if gradients and subject.op.backward is None:
+        raise ValueError(f"check_op: gradients = {gradients}; expected False: {subject.op.op} declares no backward")
     run = Run(subject.op, only if only is not None else os.environ.get("NARROWS_TEST_ONLY"))
     cases = subject.cases(dtypes, shapes, params)
     subject.find_framework(cases[0])

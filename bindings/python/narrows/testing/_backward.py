@@ -14,11 +14,10 @@ from narrows.testing._run import Declined, Run
 from narrows.testing._subject import Case, Subject
 
 Arrays = list[Any]  # None: an absent one
-_ALL = -1
 
 
-def check(run: Run, subject: Subject, cases: Sequence[Case]) -> None:
-    """Each call of a backward op, and of the backward op of that one, beside memory that may not be touched."""
+def check(run: Run, subject: Subject, cases: Sequence[Case]) -> bool:
+    """Each call of a backward op, and of the backward op of that one, beside memory that may not be touched. Whether one crashed."""
     asked: list[tuple[str, Callable[[], object]]] = []
     for case in cases:
         if any(map(_compare.is_float, case.dtypes)):
@@ -26,48 +25,54 @@ def check(run: Run, subject: Subject, cases: Sequence[Case]) -> None:
     answers = _isolated.run([call for _, call in asked], until_crash=True)
     for (label, _), answer in zip(asked, answers, strict=False):
         run.check(label, _judge, answer)
+    return _isolated.crashed(answers)
 
 
 def _judge(answer: Any) -> None:
     if isinstance(answer, _isolated.Crash):
         raise Mismatch(f"the call {answer}: a byte beside a tensor was touched, or the kernel fails by itself")
-    if isinstance(answer, Exception):  # the checks of gradients have it
+    if isinstance(answer, NotImplementedError):  # the checks of gradients have it
         raise Declined
+    if isinstance(answer, Exception):
+        raise answer
 
 
 def _calls(subject: Subject, case: Case) -> Iterator[tuple[str, Callable[[], object]]]:
     floats = [i for i, (s, d) in enumerate(zip(case.shapes, case.dtypes, strict=True)) if s is not None and _compare.is_float(d)]
-    ways = [("first byte at a page", "first", _ALL), ("last byte at a page", "last", _ALL)]
-    ways += [(f"of {subject.names[i]} alone", "last", i) for i in floats if len(floats) > 1]
-    for name, edge, alone in ways:
-        yield f"gradient: in a child process, {name}; {case}", functools.partial(_first, subject, case, edge, alone)
+    ways = [("first byte at a page", "first", floats), ("last byte at a page", "last", floats)]
+    ways += [(f"of {subject.names[i]} alone", "last", [i]) for i in floats if len(floats) > 1]
+    for name, edge, wanted in ways:
+        yield f"gradient: in a child process, {name}; {case}", functools.partial(_first, subject, case, edge, wanted)
     if _ops.op(subject.op.backward).backward is not None:
-        for name, edge, alone in ways:
-            yield f"second gradient: in a child process, {name}; {case}", functools.partial(_second, subject, case, edge, alone)
+        for name, edge, wanted in ways:
+            yield f"second gradient: in a child process, {name}; {case}", functools.partial(_second, subject, case, edge, wanted)
 
 
-def _first(subject: Subject, case: Case, edge: str, alone: int) -> tuple[Any, Arrays, Arrays]:
-    """The backward op, what it was given, and what it gave."""
+def _first(subject: Subject, case: Case, edge: str, wanted: Sequence[int]) -> tuple[Any, Arrays, Arrays]:
+    """The backward op, what it was given, and what it gave: the gradients of the wanted inputs."""
     op, inputs = subject.op.bind(**dict(case.params)), _moved(subject.arrays(case), edge)
-    outputs = _run(op, inputs, edge, _ALL)
-    return _differentiated(op, inputs, outputs, subject.rng(case, "weights"), edge, alone)
+    outputs = _run(op, inputs, edge, range(len(op.outputs)))
+    return _differentiated(op, inputs, outputs, subject.rng(case, "weights"), edge, wanted)
 
 
-def _second(subject: Subject, case: Case, edge: str, alone: int) -> None:
-    op, inputs, outputs = _first(subject, case, edge, alone)
-    _differentiated(op, inputs, outputs, subject.rng(case, "directions"), edge, _ALL)
+def _second(subject: Subject, case: Case, edge: str, wanted: Sequence[int]) -> None:
+    op, inputs, outputs = _first(subject, case, edge, wanted)
+    floats = [i for i, x in enumerate(inputs) if x is not None and _compare.is_float(x.dtype.name)]
+    _differentiated(op, inputs, outputs, subject.rng(case, "directions"), edge, floats)
 
 
-def _differentiated(op: Any, inputs: Arrays, outputs: Arrays, rng: Any, edge: str, alone: int) -> tuple[Any, Arrays, Arrays]:
+def _differentiated(
+    op: Any, inputs: Arrays, outputs: Arrays, rng: Any, edge: str, wanted: Sequence[int]
+) -> tuple[Any, Arrays, Arrays]:
     """Calls the backward op of `op` as bindings do: what it does not read is absent, where it may be."""
-    backward = _narrows._op_from_blob(op.backward, op.blob, None)
+    backward = _narrows._op_from_blob(op.backward, op.blob, op.backward)
     main = len(outputs) - op.num_aux
     given: Arrays = [
         None if y is None or not _compare.is_float(y.dtype.name) else rng.uniform(-1, 1, y.shape).astype(y.dtype)
         for y in outputs[:main]
     ]
     given = _moved([*given, *saved(op, backward, inputs, outputs)], edge)
-    return backward, given, _run(backward, given, edge, alone)
+    return backward, given, _run(backward, given, edge, wanted)
 
 
 def saved(op: Any, backward: Any, inputs: Arrays, outputs: Arrays) -> Arrays:
@@ -86,12 +91,12 @@ def _moved(arrays: Sequence[Any], edge: str) -> Arrays:
     return moved
 
 
-def _run(op: Any, inputs: Arrays, edge: str, alone: int) -> Arrays:
-    """The outputs; of those of which one alone is wanted, None for the others."""
+def _run(op: Any, inputs: Arrays, edge: str, wanted: Sequence[int]) -> Arrays:
+    """The wanted outputs, and those that no call may leave out; None for the others."""
     specs = op._infer([None if x is None else (np.asarray(x).dtype.name, x.shape) for x in inputs])
     outputs: Arrays = [
-        None if s is None or alone not in (j, _ALL) else _isolated.guarded(s[1], _compare.numpy_dtype(s[0]), edge)
-        for j, s in enumerate(specs)
+        None if s is None or not (j in wanted or name[-1] != "?") else _isolated.guarded(s[1], _compare.numpy_dtype(s[0]), edge)
+        for j, (name, s) in enumerate(zip(op.outputs, specs, strict=True))
     ]
     op(*inputs, out=tuple(outputs) if len(outputs) > 1 else outputs[0])
     return outputs

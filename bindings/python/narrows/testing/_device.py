@@ -9,7 +9,7 @@ import numpy as np
 
 import narrows
 from narrows import _narrows
-from narrows.testing import _backward, _compare, _numpy
+from narrows.testing import _arguments, _backward, _compare, _numpy
 from narrows.testing._run import Run
 from narrows.testing._subject import Case, Subject
 
@@ -18,7 +18,11 @@ _ALIGNMENT = 256  # of memory on a device
 
 def named(devices: Any) -> list[narrows.Device]:
     """The devices; ValueError: one is none, or not here."""
-    found = [narrows.Device(d) for d in ([devices] if isinstance(devices, (str, narrows.Device)) else devices)]
+    given = _arguments.several("devices", devices, (str, narrows.Device))
+    for k, d in enumerate(given):
+        if not isinstance(d, (str, narrows.Device)):
+            raise TypeError(f"check_op: devices[{k}] = {d!r}; expected a device, as 'cpu'")
+    found = [narrows.Device(d) for d in given]
     here = narrows.devices()
     for device in found:
         if device not in here:
@@ -107,7 +111,7 @@ def _gradient(subject: Subject, case: Case, device: narrows.Device) -> None:
     arrays, weights = subject.arrays(case), subject.weights(case, subject.expected(case))
     op, inputs = subject.op.bind(**dict(case.params)), sent(arrays)
     outputs = _outputs(op, inputs, device)
-    backward = _narrows._op_from_blob(op.backward, op.blob, None)
+    backward = _narrows._op_from_blob(op.backward, op.blob, op.backward)
     given = [*sent(weights), *_backward.saved(op, backward, inputs, outputs)]
     gradients = [None if g is None else g.numpy() for g in _outputs(backward, given, device)]
     subject.compare_derivatives(gradients, subject.derivatives(case, arrays, weights), case, 1)

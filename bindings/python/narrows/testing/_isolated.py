@@ -33,6 +33,10 @@ def run(tasks: Sequence[Callable[[], Any]], until_crash: bool = False) -> list[A
     return answers
 
 
+def crashed(answers: Sequence[Any]) -> bool:
+    return any(isinstance(answer, Crash) for answer in answers)
+
+
 def _run_child(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
     reader, writer = os.pipe()
     with warnings.catch_warnings():

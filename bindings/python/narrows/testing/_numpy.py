@@ -27,10 +27,11 @@ def check(run: Run, subject: Subject, cases: Sequence[Case], sizes: Sequence[int
         return
     grown = _grown(usable)
     if _isolated.POSSIBLE:
-        _guard(run, subject, [*usable, *derived(usable, sizes), *grown])
+        crashed = _guard(run, subject, [*usable, *derived(usable, sizes), *grown])
         if gradients:
-            _backward.check(run, subject, usable)
-        run.raise_failures()
+            crashed |= _backward.check(run, subject, usable)
+        if crashed:
+            run.raise_failures()
     else:
         run.leave_out("guard pages, and calls in a child process: this is no Linux")
     check_calls(run, subject, usable, sizes, strict, "numpy")
@@ -351,13 +352,14 @@ def _large(subject: Subject, case: Case) -> None:
 # ---- in a child process ----
 
 
-def _guard(run: Run, subject: Subject, cases: Sequence[Case]) -> None:
-    """No byte beside a tensor is read or written: it begins or ends at a page that may not be touched."""
+def _guard(run: Run, subject: Subject, cases: Sequence[Case]) -> bool:
+    """No byte beside a tensor is read or written: it begins or ends at a page that may not be touched. Whether a call crashed."""
     asked = [(f"guard: {edge} byte at a page; {case}", case, edge) for case in cases for edge in ("first", "last")]
     asked = [one for one in asked if run.wants(one[0])]
     answers = _isolated.run([functools.partial(_guarded_call, subject, case, edge) for _, case, edge in asked], until_crash=True)
     for (label, _, _), answer in zip(asked, answers, strict=False):
         run.check(label, _judge_guarded, answer)
+    return _isolated.crashed(answers)
 
 
 def _guarded_call(subject: Subject, case: Case, edge: str) -> None:
@@ -376,6 +378,8 @@ def _guarded_call(subject: Subject, case: Case, edge: str) -> None:
 def _judge_guarded(answer: Any) -> None:
     if isinstance(answer, _isolated.Crash):
         raise Mismatch(f"the call {answer}: a byte beside a tensor was touched, or the kernel fails by itself")
+    if isinstance(answer, RuntimeError) and not isinstance(answer, NotImplementedError):  # the kernel's
+        raise answer
     if isinstance(answer, Exception):  # such a size is refused; the checks of values have the author's own
         raise Declined
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from narrows import _narrows, _ops
-from narrows.testing import _compare
+from narrows.testing import _arguments, _compare
 from narrows.testing._compare import Mismatch, is_float
 
 Shape = tuple[int, ...] | None  # None: the input is absent
@@ -49,13 +49,6 @@ class Case:
         return sorted({n for s in self.shapes if s is not None for n in s})
 
 
-def _per_input(op: Any, what: Any, name: str) -> tuple[Any, ...]:
-    entries = tuple(what)
-    if len(entries) > len(op.inputs) or len(entries) < op.min_inputs:
-        raise ValueError(f"check_op: {name} has {what!r}; expected one for each of {', '.join(op.inputs)}")
-    return entries
-
-
 class Subject:
     """The op with its reference, its values and its tolerance."""
 
@@ -72,42 +65,33 @@ class Subject:
         self.reference, self.seed = reference, seed
         self.names = [name.rstrip("?") for name in self.op.inputs]
         self.out_names = [name.rstrip("?") for name in self.op.outputs[: len(self.op.outputs) - self.op.num_aux]]
-        self._values = values if isinstance(values, Mapping) else dict.fromkeys(self.names, values)
-        unknown = set(self._values) - set(self.names)
-        if unknown:
-            raise ValueError(f"check_op: values has {sorted(unknown)}; expected names of inputs: {', '.join(self.names)}")
+        self._values = _arguments.values(self.names, values)
+        _arguments.check_out_dtypes(self.out_names, out_dtypes)
+        _arguments.check_ulps(ulps)
+        _arguments.check_count("seed", seed)
+        if per_element is not None:
+            _arguments.check_flag("per_element", per_element)
         self._out_dtypes, self._ulps = out_dtypes, ulps
         self.per_element = self.op.batch == "*" if per_element is None else bool(per_element)
         self._expected: dict[Any, Any] = {}
 
     def __call__(self, arrays: Sequence[Any], case: Case, **how: Any) -> list[Any]:
         """The op on these arrays; its main outputs as a list."""
-        made = self.op(*arrays, **dict(case.params), **how)
+        given = list(arrays)
+        while given and given[-1] is None:
+            given.pop()
+        made = self.op(*given, **dict(case.params), **how)
         return list(made) if isinstance(made, (tuple, list)) else [made]
 
     # ---- what the author gave ----
 
     def cases(self, dtypes: Any, shapes: Any, params: Any) -> list[Case]:
-        one = len(self.op.inputs) == 1
-        made_dtypes: list[tuple[str, ...]] = []
-        for d in [dtypes] if isinstance(dtypes, str) else dtypes:
-            entry = (d,) * len(self.names) if isinstance(d, str) else _per_input(self.op, d, "dtypes")
-            made_dtypes.append(entry + (entry[-1],) * (len(self.names) - len(entry)))
-        for name in {d for entry in made_dtypes for d in entry} - set(_compare.DTYPES):
-            raise ValueError(f"check_op: dtypes has {name!r}; expected one of {', '.join(_compare.DTYPES)}")
-        made_shapes = []
-        for s in shapes:
-            if one and all(isinstance(n, (int, np.integer)) for n in s):
-                s = (s,)
-            entry = _per_input(self.op, s, "shapes")
-            made_shapes.append(tuple(None if x is None else tuple(int(n) for n in x) for x in entry))
-        made_params = [params] if isinstance(params, Mapping) else list(params or [{}])
-        if not (made_dtypes and made_shapes and made_params):
-            raise ValueError("check_op: dtypes, shapes or params is empty; expected at least one of each")
-        pad = len(self.names)
-        return [
-            Case(d, s + (None,) * (pad - len(s)), tuple(p.items())) for d in made_dtypes for s in made_shapes for p in made_params
-        ]
+        made_dtypes, made_shapes = _arguments.dtypes(self.op, dtypes), _arguments.shapes(self.op, shapes)
+        made_params = _arguments.dicts("params", {} if params is None else params) or [{}]
+        _arguments.check_params(self.op, "params", made_params)
+        if not (made_dtypes and made_shapes):
+            raise ValueError(f"check_op: {'shapes' if made_dtypes else 'dtypes'} is empty; expected at least one")
+        return [Case(d, s, tuple(p.items())) for d in made_dtypes for s in made_shapes for p in made_params]
 
     def rng(self, case: Case, what: str = "") -> Any:
         return np.random.default_rng([self.seed, zlib.crc32(f"{case} {what}".encode())])
@@ -147,25 +131,24 @@ class Subject:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # as of the mean of nothing
             made = self._of_reference(lifted, dict(case.params))
-        made = list(made) if isinstance(made, (tuple, list)) else [made]
         if len(made) != len(self.out_names):
             raise ValueError(f"check_op: the reference gives {len(made)} outputs; expected {', '.join(self.out_names)}")
         return made
 
-    def _of_reference(self, lifted: list[Any], params: dict[str, Any]) -> Any:
+    def _of_reference(self, lifted: list[Any], params: dict[str, Any]) -> list[Any]:
         while lifted and lifted[-1] is None:
             lifted = lifted[:-1]
-        if not self.in_torch:
-            made = self.reference(*lifted, **params)
-            if isinstance(made, (tuple, list)):
-                return [None if y is None else np.asarray(y) for y in made]
-            return np.asarray(made)
-        import torch
+        if self.in_torch:
+            import torch
 
-        made = self.reference(*(None if x is None else torch.from_numpy(np.ascontiguousarray(x)) for x in lifted), **params)
-        if isinstance(made, (tuple, list)):
-            return [None if y is None else y.detach().numpy() for y in made]
-        return made.detach().numpy()
+            made = self.reference(*(None if x is None else torch.from_numpy(np.ascontiguousarray(x)) for x in lifted), **params)
+        else:
+            made = self.reference(*lifted, **params)
+        outputs = list(made) if isinstance(made, (tuple, list)) else [made]
+        outputs = [y.detach().numpy() if self.in_torch and y is not None else y for y in outputs]
+        for y, declared in zip(outputs, self.op.outputs, strict=False):
+            _arguments.check_array(y, declared.rstrip("?") if len(outputs) > 1 else "", declared.endswith("?"))
+        return [None if y is None else np.asarray(y) for y in outputs]
 
     in_torch = False  # the reference takes torch's tensors; see find_framework
 
