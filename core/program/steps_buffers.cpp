@@ -75,7 +75,7 @@ class Cache {
       std::vector<std::string> names;
       for (const std::vector<Buffer>* buffers : {&draft.current.tensors, &draft.current.allocations})
         for (const Buffer& buffer : *buffers) names.push_back(buffer.name);
-      const std::string name = line.text("buffer");
+      const std::string& name = line.text("buffer");
       throw_failure(NW_INVALID, -1, "there is no buffer '%s'%s", name.c_str(), instead_of(name, names).c_str());
     }
     old_ = *found;

@@ -36,10 +36,10 @@ constexpr int kMaxOperands = 7;
 /// Dimension 0 is the innermost. No dimension has exactly one element. A space of no dimensions has
 /// one element.
 struct Space {
-  int ndim = 0;                               ///< Dimensions.
-  int64_t extent[NW_MAX_NDIM];                ///< Elements along each dimension.
-  int64_t stride[kMaxOperands][NW_MAX_NDIM];  ///< In bytes, by operand. 0: it is broadcast.
-  int64_t offset[kMaxOperands];  ///< In bytes, from a tensor's first element to the space's.
+  int ndim = 0;                                    ///< Dimensions.
+  int64_t extent[NW_MAX_NDIM] = {};                ///< Elements along each dimension.
+  int64_t stride[kMaxOperands][NW_MAX_NDIM] = {};  ///< In bytes, by operand. 0: it is broadcast.
+  int64_t offset[kMaxOperands] = {};  ///< In bytes, from a tensor's first element to the space's.
 
   /// Number of elements.
   NARROWS_ANYWHERE int64_t size() const {
