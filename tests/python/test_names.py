@@ -65,6 +65,14 @@ def test_errors_name_the_function_that_was_called(call, words):
         call()
 
 
+def test_none_stands_for_an_operand_that_a_function_does_not_have():
+    """As generated code calls it."""
+    np.testing.assert_array_equal(narrows.add(X, X, None), X + X)
+    np.testing.assert_array_equal(narrows.exp(X, None, None), narrows.exp(X))
+    with pytest.raises(TypeError, match="add takes 2 operands; 4 were given"):
+        narrows.add(X, X, None, X)
+
+
 def test_errors_of_an_op_have_its_name():
     with pytest.raises(ValueError, match=r"^elementwise: add: b has dtype"):
         narrows.op("elementwise", function="add")(X, DOUBLE)

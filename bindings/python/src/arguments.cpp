@@ -55,10 +55,13 @@ bool takes_field(const Call& c, PyObject* name) {
 }
 
 std::vector<std::string> known_arguments(const Call& c) {
-  if (const Ref names(c.op->operands == 0 ? nullptr : PySequence_List(parameters_of(c).get())); names) {
-    std::vector<std::string> known;
-    for (Py_ssize_t i = 0; i < PyList_Size(names.get()); ++i)
-      known.emplace_back(PyUnicode_AsUTF8AndSize(PyList_GetItem(names.get(), i), nullptr));
+  if (c.op->operands > 0) {
+    const Ref parameters = parameters_of(c);
+    const Ref names(parameters ? PySequence_List(parameters.get()) : nullptr);
+    const Py_ssize_t count = names ? PyList_Size(names.get()) : 0;
+    std::vector<std::string> known(static_cast<size_t>(count));
+    for (Py_ssize_t i = 0; i < count; ++i)
+      known[static_cast<size_t>(i)] = PyUnicode_AsUTF8AndSize(PyList_GetItem(names.get(), i), nullptr);
     return known;
   }
   std::vector<std::string> known = names_of(c.declaration.inputs);
@@ -139,7 +142,9 @@ bool set_outputs(Call& c) {
 }
 
 bool parse(Call& c, PyObject* const* arguments, Py_ssize_t count, PyObject* keywords) {
-  if (!check_count(c, count)) return false;
+  Py_ssize_t given = count;  // generated code gives every input of the op, None for those that a function does not have
+  while (c.op->operands > 0 && given > c.op->operands && arguments[given - 1] == Py_None) --given;
+  if (!check_count(c, given)) return false;
   for (Py_ssize_t i = 0; i < count; ++i)
     if (!add_input(c, static_cast<uint32_t>(i), arguments[i])) return false;
   const Py_ssize_t named = keywords == nullptr ? 0 : PyTuple_Size(keywords);
