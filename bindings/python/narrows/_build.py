@@ -318,7 +318,7 @@ class _Loaded(types.SimpleNamespace):
 
     def __getattr__(self, name):
         ops = vars(self)
-        raise AttributeError(f"the plugin has no op '{name}'; it has {', '.join(ops)}{_errors.near(name, ops)}")
+        raise AttributeError(f"the plugin has no op '{name}'; it has {', '.join(ops)}{_errors.near(name, list(ops))}")
 
 
 def _texts(argument, given):
