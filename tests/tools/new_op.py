@@ -7,6 +7,7 @@ usage: new_op.py --compiler CC --dlpack INCLUDE
 
 import argparse
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -72,6 +73,18 @@ def main():
         left = [f"{f.relative_to(root)}: {word}" for f in root.rglob("*scale*") for word in words_left(f)]
         if left:
             sys.exit("words of the templates are left:\n" + "\n".join(left))
+        lacking = [f"{f.relative_to(root)}: {name}" for f in root.glob("backends/**/*scale*") for name in lacking_headers(f)]
+        if lacking:
+            sys.exit("headers that are not there:\n" + "\n".join(lacking))
+
+
+def lacking_headers(file):
+    """What a source includes of the tree and is not there: not every backend is compiled where this runs."""
+    if file.suffix not in (".cpp", ".cu", ".h"):
+        return []
+    folders = [ROOT / "backends", ROOT / "bindings/cpp/include", ROOT / "abi/include"]
+    names = re.findall(r'^#include [<"]((?:common|narrows)/[^>"]+)', file.read_text(), re.MULTILINE)
+    return [name for name in names if not any((folder / name).exists() for folder in folders)]
 
 
 def words_left(file):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // OPNAME.cpp -- OPNAME as plain loops: kernel, plan, launch. A kernel in vectors is a variant of its own, beside this one:
 // ops/lltm/lltm.cpp has both.
-#include "common/space.h"
+#include <narrows/plugin_space.hpp>
+
 #include "float_types.h"
 #include "tasks.h"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // OPNAME.cu -- OPNAME by one thread for each element: kernel, plan, launch. A faster kernel is a variant of its own, beside this
 // one: ops/lltm/lltm.cu has several.
-#include "common/space.h"
+#include <narrows/plugin_space.hpp>
+
 #include "ops/bytes.h"
 #include "ops/dtype.h"
 

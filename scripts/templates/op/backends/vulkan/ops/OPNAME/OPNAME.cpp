@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // OPNAME.cpp -- plans and records OPNAME. A faster kernel is a variant of its own, beside this one: ops/lltm/lltm.cpp has several.
-#include "common/space.h"
+#include <narrows/plugin_space.hpp>
+
 #include "ops/gemm/gemm.h"
 
 namespace narrows::vulkan {
