@@ -131,7 +131,12 @@ TEST_CASE("a space gives the place of every element by its number") {
       return of.memory[(of.tensor.byte_offset + static_cast<uint64_t>(space.offset_of(k, i))) / sizeof(int32_t)];
     };
     std::vector<std::pair<int32_t, int32_t>> got, want;
-    for (int64_t i = 0; i < space.size(); ++i) got.emplace_back(element(out, 0, i), element(in, 1, i));
+    for (int64_t i = 0; i < space.size(); ++i) {
+      got.emplace_back(element(out, 0, i), element(in, 1, i));
+      int64_t bytes[2];
+      space.offsets_of(i, bytes);
+      CHECK((bytes[0] == space.offset_of(0, i) && bytes[1] == space.offset_of(1, i)));
+    }
     for_each_index(shape, [&](const std::vector<int64_t>& index) { want.emplace_back(out.at(index), in.at(index)); });
     std::sort(got.begin(), got.end());
     std::sort(want.begin(), want.end());

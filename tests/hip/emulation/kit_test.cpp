@@ -69,34 +69,38 @@ TEST_CASE("its ops compute on HIP's memory and streams", "[kit]") {
   }
 }
 
+namespace {
+
+// x as (11, 7): what was (7, 11), turned; and its first row again and again.
+struct Turned {
+  narrows::Runtime runtime = with_kit();
+  std::vector<float> x = numbers(7 * 11), y = x;
+  narrows::Buffer in{runtime, kFloat, {7, 11}, kGpu}, out{runtime, kFloat, {11, 7}, kGpu};
+  narrows::Tensor turned{in.data(), kFloat, {11, 7}, {1, 11}, kGpu}, row{in.data(), kFloat, {11, 7}, {0, 1}, kGpu};
+
+  void run(const char* op, narrows::Tensors inputs, narrows::Params params) {
+    narrows::CallOptions options;
+    options.backend = "kit_on_hip";
+    in.write(x.data());
+    runtime.run(op, inputs, {out}, params, options);
+    out.read(y.data());
+  }
+};
+
+}  // namespace
+
 TEST_CASE("tensors with gaps are copied by a kernel of the kit", "[kit]") {
-  const narrows::Runtime runtime = with_kit();
-  narrows::CallOptions options;
-  options.backend = "kit_on_hip";
-  const std::vector<float> x = numbers(7 * 11);
-  const narrows::Buffer in(runtime, kFloat, {7, 11}, kGpu), out(runtime, kFloat, {11, 7}, kGpu);
-  in.write(x.data());
-  const narrows::Tensor transposed(in.data(), kFloat, {11, 7}, {1, 11}, kGpu);
-  runtime.run("kit.scale/1", {transposed}, {out}, Params{3}, options);
-  std::vector<float> y(x.size());
-  out.read(y.data());
+  Turned t;
+  t.run("kit.scale/1", {t.turned}, Params{3});
   for (size_t i = 0; i < 11; ++i)
-    for (size_t j = 0; j < 7; ++j) CHECK(y[i * 7 + j] == 3.0F * x[j * 11 + i]);
+    for (size_t j = 0; j < 7; ++j) CHECK(t.y[i * 7 + j] == 3.0F * t.x[j * 11 + i]);
 }
 
 TEST_CASE("a kernel walks tensors of any strides together", "[kit]") {
-  const narrows::Runtime runtime = with_kit();
-  narrows::CallOptions options;
-  options.backend = "kit_on_hip";
-  const std::vector<float> x = numbers(7 * 11);
-  const narrows::Buffer in(runtime, kFloat, {7, 11}, kGpu), out(runtime, kFloat, {11, 7}, kGpu);
-  in.write(x.data());
-  const narrows::Tensor transposed(in.data(), kFloat, {11, 7}, {1, 11}, kGpu), row(in.data(), kFloat, {11, 7}, {0, 1}, kGpu);
-  runtime.run("kit.add/1", {transposed, row}, {out}, {}, options);
-  std::vector<float> y(x.size());
-  out.read(y.data());
+  Turned t;
+  t.run("kit.add/1", {t.turned, t.row}, {});
   for (size_t i = 0; i < 11; ++i)
-    for (size_t j = 0; j < 7; ++j) CHECK(y[i * 7 + j] == x[j * 11 + i] + x[j]);
+    for (size_t j = 0; j < 7; ++j) CHECK(t.y[i * 7 + j] == t.x[j * 11 + i] + t.x[j]);
 }
 
 TEST_CASE("a device that is not there is named", "[kit]") {

@@ -123,21 +123,14 @@ std::string show_type() {
 std::string tensor_name(const Op* op, bool is_input, uint32_t i);
 bool takes_strides(const Op* op);
 
-// A tensor with strides of its own, or dense ones.
-struct Strided {
-  nw_tensor_sig sig{};
-  int64_t dense[NW_MAX_NDIM];
-  void read(const DLTensor& t) {
-    sig.ndim = t.ndim;
-    sig.shape = t.shape;
-    sig.strides = t.strides != nullptr ? t.strides : dense;
-    int64_t stride = 1;
-    for (int32_t d = t.ndim - 1; t.strides == nullptr && d >= 0; --d) {
-      dense[d] = stride;
-      stride *= std::max<int64_t>(t.shape[d], 1);
-    }
+// A tensor's strides in elements: its own, or those of a tensor without gaps.
+inline void read_strides(const DLTensor& t, int64_t* out) {
+  uint64_t dense = 1;  // beside an extent of 0 the others may be huge: then it wraps
+  for (int32_t d = t.ndim - 1; d >= 0; --d) {
+    out[d] = t.strides != nullptr ? t.strides[d] : static_cast<int64_t>(dense);
+    dense *= static_cast<uint64_t>(t.shape[d]);
   }
-};
+}
 
 inline bool broadcasts(const DLTensor& t, const DLTensor& to) {
   const int32_t ahead = to.ndim - t.ndim;
@@ -152,9 +145,9 @@ inline Space space_of(const std::reference_wrapper<const DLTensor>* tensors, siz
   if (count == 0 || count > kMaxOperands)
     throw std::invalid_argument(std::to_string(count) + " tensors to walk; expected 1 to " +
                                 std::to_string(kMaxOperands));
-  Strided strided[kMaxOperands];
+  nw_tensor_sig read[kMaxOperands] = {};
   const nw_tensor_sig* sigs[kMaxOperands];
-  int64_t sizes[kMaxOperands];
+  int64_t sizes[kMaxOperands], strides[kMaxOperands][NW_MAX_NDIM];
   const DLTensor& first = tensors[0];
   for (size_t k = 0; k < count; ++k) {
     const DLTensor& t = tensors[k];
@@ -162,8 +155,11 @@ inline Space space_of(const std::reference_wrapper<const DLTensor>* tensors, siz
       throw std::invalid_argument("tensor " + std::to_string(k) + " of a walk has shape " +
                                   show(t.shape, t.ndim) + "; expected one that broadcasts to " +
                                   show(first.shape, first.ndim));
-    strided[k].read(t);
-    sigs[k] = &strided[k].sig;
+    read_strides(t, strides[k]);
+    read[k].ndim = t.ndim;
+    read[k].shape = t.shape;
+    read[k].strides = strides[k];
+    sigs[k] = &read[k];
     sizes[k] = t.dtype.bits / 8;
   }
   Space out;
@@ -439,12 +435,8 @@ class Launch {
       wrong(is_input, i,
             " has " + std::to_string(t->ndim) + " dimensions; the kernel asks for " +
                 std::to_string(N));
-    int64_t dense = 1;
-    for (int32_t d = N - 1; d >= 0; --d) {
-      out.shape[d] = t->shape[d];
-      out.strides[d] = t->strides != nullptr ? t->strides[d] : dense;
-      dense *= std::max<int64_t>(t->shape[d], 1);
-    }
+    std::copy_n(t->shape, N, out.shape);
+    detail::read_strides(*t, out.strides);
     return out;
   }
   const nw_host* host_;
@@ -464,20 +456,25 @@ class StridedCopy {
     space_ = space_of(tensors, 2);
   }
   NARROWS_ANYWHERE int64_t size() const { return space_.size(); }
-  // Elements [begin, end), in the order of the walk.
-  NARROWS_ANYWHERE void run(int64_t begin, int64_t end) const {
+  // Elements [begin, end), in the order of the walk: a row, or what is left of it, at a time.
+  void run(int64_t begin, int64_t end) const {
     const int64_t row = space_.row_size();
-    while (begin < end) {
-      const int64_t left = row - begin % row, n = left < end - begin ? left : end - begin;
-      const char* const from = from_ + space_.offset_of(1, begin);
-      char* const to = to_ + space_.offset_of(0, begin);
-      switch (item_) {
-        case 1: items<uint8_t>(from, to, n); break;
-        case 2: items<uint16_t>(from, to, n); break;
-        case 4: items<uint32_t>(from, to, n); break;
-        default: items<uint64_t>(from, to, n);
-      }
-      begin += n;
+    for (int64_t n = 0; begin < end; begin += n) {
+      n = std::min(row - begin % row, end - begin);
+      elements(begin, n);
+    }
+  }
+  // So many elements of one row.
+  NARROWS_ANYWHERE void elements(int64_t first, int64_t n) const {
+    int64_t bytes[2];
+    space_.offsets_of(first, bytes);
+    char* const to = to_ + bytes[0];
+    const char* const from = from_ + bytes[1];
+    switch (item_) {
+      case 1: return items<uint8_t>(from, to, n);
+      case 2: return items<uint16_t>(from, to, n);
+      case 4: return items<uint32_t>(from, to, n);
+      default: return items<uint64_t>(from, to, n);
     }
   }
 

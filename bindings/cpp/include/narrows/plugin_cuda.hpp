@@ -82,7 +82,7 @@ namespace detail {
 static __global__ void copy_elements(StridedCopy copy, int64_t n) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < n; i += step)
-    copy.run(i, i + 1);
+    copy.elements(i, 1);
 }
 
 // What differs between CUDA and HIP in more than a name.

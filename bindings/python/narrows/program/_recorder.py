@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -183,6 +184,8 @@ class Recorder:
 
     def extent(self, value: Any, what: str) -> Expr:
         if isinstance(value, str):
+            if value.isidentifier() and not keyword.iskeyword(value):
+                return self.size_named(value)
             value = self._sizes_in(value, what)
         extent = self.checked(_expressions.as_index(value, what))
         if isinstance(extent, Number) and extent.value < 0:
@@ -190,7 +193,7 @@ class Recorder:
         return extent
 
     def _sizes_in(self, text: str, what: str) -> Any:
-        """What a string such as "N" or "(N - 3) // 2 + 1" says of sizes."""
+        """What a string such as "(N - 3) // 2 + 1" says of sizes."""
         wrong = ValueError(f"{what}: {text!r}; expected an integer, a size by its name, or a sum of such with + - * // %")
         try:
             tree = ast.parse(text, mode="eval")
