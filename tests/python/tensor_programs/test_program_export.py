@@ -125,10 +125,10 @@ def test_an_exported_file_conforms(tmp_path, target):
         from narrows.program import PrimFunc
         PrimFunc({scaled.text!r}).export({str(tmp_path / "narrows_mine.so")!r})
     """
+    if target == "avx2" and "avx2" not in pathlib.Path("/proc/cpuinfo").read_text():
+        pytest.skip("this CPU has no avx2")
     environment = {**os.environ, **({"NARROWS_CPU_TARGET": target} if target else {})}
     made = subprocess.run([sys.executable, "-c", textwrap.dedent(export)], env=environment, capture_output=True, text=True)
-    if target and "NARROWS_CPU_TARGET" in made.stderr:
-        pytest.skip(f"this CPU has no {target}")
     assert made.returncode == 0, made.stderr
     ran = conform(tmp_path / "narrows_mine.so", "[own]")
     assert ran.returncode == 0 and "PASSED" in ran.stdout, ran.stdout + ran.stderr
