@@ -3,9 +3,11 @@
 
     python3 benchmarks/gpu_lltm.py [--library build/cuda/lib/libnarrows.so] [--plugins build/cuda/lib/narrows/backends]
                                    [--kernels] [--backward] [--eager] [--only f32:512x4096x4096 ...]
+                                   [--sequence] [--table FILE]
 
 --kernels times every variant by name. --eager times single calls too, beside torch's operators and beside a CUDA extension for torch
-(lltm_extension.cu; nvcc and ninja compile it in about a minute), with autograd where the package narrows can be imported. Errors are norms against float64, next to torch's own. Data that fits stays in the L2 for
+(lltm_extension.cu; nvcc and ninja compile it in about a minute), with autograd where the package narrows can be imported. --sequence times lltm_sequence beside torch.nn.LSTM, which is cuDNN's and has 4 gates to our 3,
+and beside single calls of lltm in one graph; --table appends its rows to a CSV file. Errors are norms against float64, next to torch's own. Data that fits stays in the L2 for
 both sides. torch runs without TF32. The exit code is 1 if an error is larger than rounding makes it."""
 
 import argparse
@@ -227,6 +229,93 @@ def compare(narrows, name, shape, options):
     return wrong
 
 
+# ---- a whole sequence ----
+
+SEQUENCES = [(128, 16, 32, 128), (128, 64, 256, 256), (128, 64, 1024, 1024), (64, 256, 1024, 1024)]  # T, B, F, S
+SEQUENCE_GOALS = {"f32": [2.5, 2.5, 2, 1.6], "f16": [2, 2, 1.3, 1.2]}
+
+
+class Sequence:
+    def __init__(self, dtype, steps, batch, features, state):
+        def random(*shape):
+            return torch.randn(*shape, device="cuda").to(dtype)
+
+        self.shape = steps, batch, features, state
+        self.inputs = [random(steps, batch, features), random(3 * state, state + features) / (state + features) ** 0.5,
+                       random(3 * state), random(batch, state), random(batch, state)]  # fmt: skip
+        self.h, self.cells = (torch.full((steps, batch, state), torch.nan, dtype=dtype, device="cuda") for _ in range(2))
+        self.gates = torch.full((steps, batch, 3 * state), torch.nan, device="cuda")
+        self.new = [torch.full((batch, state), torch.nan, dtype=dtype, device="cuda") for _ in range(2)]
+        self.grad = random(steps, batch, state)
+        self.d_inputs = [torch.full_like(t, torch.nan) for t in self.inputs]
+        self.lstm = torch.nn.LSTM(features, state).to("cuda", dtype)
+
+    def forward(self, narrows, kernel=None, training=False):
+        saved = [self.cells, self.gates] if training else [None, None]
+        return narrows.prepare("lltm_sequence", [*self.inputs, None], [self.h, *self.new, *saved], kernel)
+
+    def backward(self, narrows, kernel=None):
+        x, w, _, h, _ = self.inputs
+        saved = [self.h, None, None, self.cells, self.gates]
+        inputs = [self.grad, None, None, x, w, None, h, None, None, *saved]
+        return narrows.prepare("lltm_sequence_backward", inputs, [*self.d_inputs, None], kernel)
+
+    def single_calls(self, narrows):
+        x, w, b, h, cell_state = self.inputs
+        calls = []
+        for t in range(self.shape[0]):
+            calls.append(narrows.prepare("lltm", [x[t], w, b, h, cell_state], [self.h[t], self.cells[t], None]))
+            h, cell_state = self.h[t], self.cells[t]
+        return lambda: [call() for call in calls]
+
+    def exact(self):
+        with torch.enable_grad():
+            leaves = [t.double().requires_grad_() for t in self.inputs]
+            x, w, b, h, cell_state = leaves
+            outputs = []
+            for t in range(self.shape[0]):
+                h, cell_state = cell(x[t], w, b, h, cell_state)
+                outputs.append(h)
+            h = torch.stack(outputs)
+            return h.detach(), torch.autograd.grad(h, leaves, self.grad.double())
+
+    def lstm_forward(self):
+        x, _, _, h, cell_state = self.inputs
+        return self.lstm(x, (h[None], cell_state[None]))[0]
+
+    def lstm_training(self):
+        with torch.enable_grad():
+            x, _, _, h, cell_state = (t.detach().requires_grad_() for t in self.inputs)
+            y = self.lstm(x, (h[None], cell_state[None]))[0]
+            return torch.autograd.grad(y, [x, h, cell_state, *self.lstm.parameters()], self.grad)
+
+
+def compare_sequence(narrows, name, shape, goal, table):
+    """Prints the rows of a size. How many of them are wrong."""
+    problem = Sequence(DTYPES[name], *shape)
+    exact, exact_grads = problem.exact()
+    label = f"{name} T{shape[0]} B{shape[1]} F{shape[2]} S{shape[3]}"
+    peers = {"forward": graph_us(problem.lstm_forward) / shape[0], "training": graph_us(problem.lstm_training) / shape[0]}
+    single = graph_us(problem.single_calls(narrows)) / shape[0]
+    wrong = 0
+    for kernel in [None, "steps"]:
+        forward = problem.forward(narrows, kernel)
+        us, own_error = graph_us(forward) / shape[0], error([problem.h], [exact])
+        rows = [("forward", forward.kernel, us, own_error)]
+        forward, backward = problem.forward(narrows, kernel, training=True), problem.backward(narrows, kernel)
+        both = graph_us(lambda f=forward, b=backward: (f(), b())) / shape[0]
+        rows.append(("training", backward.kernel, both, error(problem.d_inputs, exact_grads)))
+        for part, ran, us, own_error in rows:
+            right = own_error < 30 * MOST[name]
+            wrong += not right
+            print(f"{label} {part:8} cuDNN {peers[part]:7.2f}  {ran:8}{us:7.2f} us a step  {peers[part] / us:5.2f} x (goal {goal})  "
+                  f"single calls {single:.2f}  error {own_error:.1e}{'' if right else '  WRONG'}", flush=True)  # fmt: skip
+            if table is not None and kernel is None:
+                print(f'"{", ".join(map(str, shape))}",{name},{part},{ran},{peers[part]:.2f},{us:.2f},{peers[part] / us:.2f},{goal},'
+                      f"{single if part == 'forward' else 0:.2f}", file=table)  # fmt: skip
+    return wrong
+
+
 def compare_eager(narrows, shape=(16, 32, 128)):
     problem = Problem(torch.float32, *shape)
     forward, training, backward = problem.forward(narrows), problem.forward(narrows, training=True), problem.backward(narrows)
@@ -301,13 +390,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", default="build/cuda/lib/libnarrows.so")
     parser.add_argument("--plugins", default="build/cuda/lib/narrows/backends")
-    for flag in ("--kernels", "--backward", "--eager"):
+    parser.add_argument("--table", help="a CSV file")
+    for flag in ("--kernels", "--backward", "--eager", "--sequence"):
         parser.add_argument(flag, action="store_true")
-    parser.add_argument("--only", nargs="*", help="f32:512x4096x4096: dtype, then B, F, S")
+    parser.add_argument("--only", nargs="*", help="f32:512x4096x4096: dtype, then B, F, S, or T, B, F, S")
     options = parser.parse_args()
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_grad_enabled(False)
     narrows = Narrows(options.library, options.plugins)
+    if options.sequence:
+        with open(options.table or os.devnull, "a") as table:
+            return sum(compare_sequence(narrows, name, shape, goal, table)
+                       for name, goals in SEQUENCE_GOALS.items() for shape, goal in zip(SEQUENCES, goals, strict=True)
+                       if not options.only or f"{name}:{'x'.join(map(str, shape))}" in options.only)  # fmt: skip
     cases = [("f32", s) for s in SHAPES] + [(d, s) for d in ("f16", "bf16") for s in SHAPES[3:]]
     if options.only:
         cases = [(o.split(":")[0], tuple(map(int, o.split(":")[1].split("x")))) for o in options.only]

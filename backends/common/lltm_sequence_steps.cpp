@@ -2,6 +2,7 @@
 // lltm_sequence_steps.cpp -- plans one lltm call for each step.
 #include "lltm_sequence_steps.h"
 
+#include <array>
 #include <bit>
 
 #include "integers.h"
@@ -37,6 +38,19 @@ StepCall::StepCall(const StepPlanner& planner, const nw_sig& whole, const char* 
   plan_->device_id = whole.device.device_id;
 }
 
+DLTensor tensor_at(const StepTensor& t, const nw_call& call, int64_t time) {
+  const DLTensor* const of = t.place.kind == StepPlace::kInput    ? call.inputs[t.place.index]
+                             : t.place.kind == StepPlace::kOutput ? call.outputs[t.place.index]
+                                                                  : nullptr;
+  const auto base = reinterpret_cast<uintptr_t>(of != nullptr ? data<char>(of) : static_cast<char*>(call.workspace));
+  DLTensor out{};
+  out.data = reinterpret_cast<void*>(base + static_cast<uintptr_t>(t.place.offset + time * t.place.step));
+  out.device = of != nullptr ? of->device : call.device;
+  out.ndim = t.ndim, out.dtype = t.dtype;
+  out.shape = const_cast<int64_t*>(t.shape), out.strides = const_cast<int64_t*>(t.strides);
+  return out;
+}
+
 void StepCall::launch(const nw_call& call, char* workspace, std::initializer_list<int64_t> times) const {
   constexpr size_t kMost = 16;
   DLTensor tensors[kMost];
@@ -47,15 +61,7 @@ void StepCall::launch(const nw_call& call, char* workspace, std::initializer_lis
     const int64_t time = times.begin()[std::min(number, times.size() - 1)];
     DLTensor& out = tensors[number++];
     if (t.place.kind == StepPlace::kAbsent) return nullptr;
-    const DLTensor* const of = t.place.kind == StepPlace::kInput    ? call.inputs[t.place.index]
-                               : t.place.kind == StepPlace::kOutput ? call.outputs[t.place.index]
-                                                                    : nullptr;
-    const auto base = reinterpret_cast<uintptr_t>(of != nullptr ? data<char>(of) : static_cast<char*>(call.workspace));
-    out = {};
-    out.data = reinterpret_cast<void*>(base + static_cast<uintptr_t>(t.place.offset + time * t.place.step));
-    out.device = of != nullptr ? of->device : call.device;
-    out.ndim = t.ndim, out.dtype = t.dtype;
-    out.shape = const_cast<int64_t*>(t.shape), out.strides = const_cast<int64_t*>(t.strides);
+    out = tensor_at(t, call, time);
     return &out;
   };
   for (size_t i = 0; i < inputs_.size(); ++i) inputs[i] = bind(inputs_[i]);
@@ -134,6 +140,22 @@ class Steps : public LltmSequenceByCalls {
     if (!is_empty(t)) t.place.offset += first * t.strides[0] * (t.dtype.bits / 8);
     t.shape[0] = count;
     return finished(t);
+  }
+
+  // A sequence as one matrix, rows in the order of the op's contiguous tensors; none where its rows do not lie evenly.
+  StepTensor merged(StepTensor t) const {
+    const int outer = sizes.batch_first ? 1 : 0, inner = 1 - outer;
+    const bool even =
+        is_empty(t) || t.shape[outer] <= 1 || t.shape[inner] <= 1 || t.strides[outer] == t.shape[inner] * t.strides[inner];
+    if (!even) return {};
+    StepTensor m = t;
+    m.ndim = 2;
+    if (__builtin_mul_overflow(t.shape[0], t.shape[1], &m.shape[0]))
+      refuse(NW_OUT_OF_MEMORY, -1, "%s: %lld x %lld rows need more bytes than the address space has", sig_.op,
+             static_cast<long long>(t.shape[0]), static_cast<long long>(t.shape[1]));
+    m.strides[0] = t.shape[inner] > 1 ? t.strides[inner] : t.strides[outer];
+    m.shape[1] = t.shape[2], m.strides[1] = t.strides[2];
+    return finished(m);
   }
 
   // Another step of a tensor that the call has too.
@@ -236,6 +258,9 @@ class Steps : public LltmSequenceByCalls {
   StepTensor active;
   uint64_t sub_workspace = 0;  // of the calls, one at a time
 
+  const nw_sig& signature() const { return sig_; }
+  const StepPlanner& planner() const { return planner_; }
+
   // The end of planning: the calls' workspace comes last.
   void finish() {
     calls_at_ = workspace_size;
@@ -254,48 +279,50 @@ class Steps : public LltmSequenceByCalls {
 
 // ---- forward ----
 
-// The tensors of forward, and its calls.
-struct ForwardTensors {
-  StepTensor input, weights, bias, old_h, old_cell;  // sequences by step
-  StepTensor h, new_h, new_cell, cells, gates;       // new_h, new_cell, cells and gates may be absent
-};
-
-class ForwardSteps : public Steps {
- protected:
-  using Steps::Steps;
-
-  void plan_forward(ForwardTensors t) {
-    if (t.bias.ndim < 0) {
-      t.bias = reserve(dtype, {3 * sizes.step.state});
-      begin_.push_back(zero(t.bias));
+class Forward final : public Steps {
+ public:
+  Forward(const nw_sig& sig, const StepPlanner& planner)
+      : Steps(sig, planner, lltm_sequence_forward::kInput, lltm_sequence_forward::kOldH) {
+    using namespace lltm_sequence_forward;
+    plan_active(in(kLengths));
+    const StepTensor input = by_step(in(kInput)), old_h = in(kOldH), old_cell = in(kOldCell), h = by_step(out(kH));
+    StepTensor bias = in(kBias), cells = by_step(out(kCells)), gates = by_step(out(kGates));
+    if (sizes.recompute) cells = gates = {};
+    if (bias.ndim < 0) {
+      bias = reserve(dtype, {3 * sizes.step.state});
+      begin_.push_back(zero(bias));
     }
-    saves_ = t.cells.ndim >= 0;
-    if (!saves_) t.cells = reserve(dtype, {2, sizes.step.batch, sizes.step.state});
-    StepTensor before_h = t.h, before_cell = t.cells;
+    saves_ = cells.ndim >= 0;
+    if (!saves_) cells = reserve(dtype, {2, sizes.step.batch, sizes.step.state});
+    StepTensor before_h = h, before_cell = cells;
     if (has_lengths) {
       before_h = reserve(dtype, {2, sizes.step.batch, sizes.step.state});
       before_cell = reserve(dtype, {2, sizes.step.batch, sizes.step.state});
-      begin_.push_back(copy(t.old_h, one_step(before_h)));
-      begin_.push_back(copy(t.old_cell, one_step(before_cell)));
+      begin_.push_back(copy(old_h, one_step(before_h)));
+      begin_.push_back(copy(old_cell, one_step(before_cell)));
     }
-    const auto step = [&](const StepTensor& h, const StepTensor& cell) {
-      return call("lltm", {one_step(t.input), t.weights, t.bias, h, cell}, {one_step(t.h), one_step(t.cells), one_step(t.gates)});
+    const auto step = [&](const StepTensor& from_h, const StepTensor& from_cell) {
+      return call("lltm", {one_step(input), in(kWeights), bias, from_h, from_cell},
+                  {one_step(h), one_step(cells), one_step(gates)});
     };
-    if (sizes.steps > 0 && !has_lengths) first_ = step(t.old_h, t.old_cell);
+    if (sizes.steps > 0 && !has_lengths) first_ = step(old_h, old_cell);
     if (sizes.steps > 0) step_ = step(apart(one_step(before_h)), apart(one_step(before_cell)));
     if (has_lengths) {
-      hold_h_ = select(one_step(active), one_step(t.h), one_step(before_h), apart(one_step(before_h)));
-      hold_cell_ = select(one_step(active), one_step(t.cells), one_step(before_cell), apart(one_step(before_cell)));
-      pad_.push_back(select(active, t.h, {}, t.h));
-      if (saves_) pad_.push_back(select(active, t.cells, {}, t.cells));
-      if (t.gates.ndim >= 0) pad_.push_back(select(active, t.gates, {}, t.gates));
+      hold_h_ = select(one_step(active), one_step(h), one_step(before_h), apart(one_step(before_h)));
+      hold_cell_ = select(one_step(active), one_step(cells), one_step(before_cell), apart(one_step(before_cell)));
+      pad_.push_back(select(active, h, {}, h));
+      if (saves_) pad_.push_back(select(active, cells, {}, cells));
+      if (gates.ndim >= 0) pad_.push_back(select(active, gates, {}, gates));
     }
     const bool any = sizes.steps > 0;
-    if (t.new_h.ndim >= 0) end_h_ = copy(any ? one_step(before_h) : t.old_h, t.new_h);
-    if (t.new_cell.ndim >= 0) end_cell_ = copy(any ? one_step(before_cell) : t.old_cell, t.new_cell);
+    if (has_output(sig, kNewH)) end_h_ = copy(any ? one_step(before_h) : old_h, out(kNewH));
+    if (has_output(sig, kNewCell)) end_cell_ = copy(any ? one_step(before_cell) : old_cell, out(kNewCell));
+    finish();
   }
 
-  void run_forward(const nw_call& c, char* workspace) const {
+  void launch(const nw_call& c) const override {
+    char* const workspace = calls_workspace(c);
+    make_active(c, workspace);
     for (const StepCall& one : begin_) one.launch(c, workspace, {0});
     int64_t h = 0, cell = 0;  // where the state is
     for (int64_t k = 0; k < sizes.steps; ++k) {
@@ -321,32 +348,49 @@ class ForwardSteps : public Steps {
   std::vector<StepCall> begin_, pad_;
 };
 
-class Forward final : public ForwardSteps {
+// ---- the input's product ----
+
+class InputProduct final : public Steps {
  public:
-  Forward(const nw_sig& sig, const StepPlanner& planner)
-      : ForwardSteps(sig, planner, lltm_sequence_forward::kInput, lltm_sequence_forward::kOldH) {
+  InputProduct(const nw_sig& sig, const StepPlanner& planner, StepTensor* sums)
+      : Steps(sig, planner, lltm_sequence_forward::kInput, lltm_sequence_forward::kOldH) {
     using namespace lltm_sequence_forward;
-    plan_active(in(kLengths));
-    ForwardTensors t{by_step(in(kInput)),  in(kWeights),        in(kBias),  in(kOldH),
-                     in(kOldCell),         by_step(out(kH)),    out(kNewH), out(kNewCell),
-                     by_step(out(kCells)), by_step(out(kGates))};
-    if (sizes.recompute) t.cells = t.gates = {};
-    plan_forward(t);
+    const int64_t gates = 3 * sizes.step.state;
+    const StepTensor input = by_step(in(kInput)), all_rows = merged(input);
+    *sums = reserve_sequence(dtype, gates);
+    StepTensor weights = in(kWeights), bias = in(kBias);
+    weights.place.offset = sizes.step.state * weights.strides[1] * (dtype.bits / 8);
+    weights.ndim = 3, weights.shape[1] = sizes.step.features, weights.shape[2] = weights.strides[2] = 1;
+    if (bias.ndim == 2) bias.ndim = 1, bias.shape[0] = bias.shape[1], bias.strides[0] = bias.strides[1];
+    const bool even = all_rows.ndim >= 0;
+    product_ = call("conv1d", {channels(even ? all_rows : input), finished(weights), finished(bias)},
+                    {channels(even ? merged(*sums) : *sums)});
     finish();
   }
-  void launch(const nw_call& c) const override {
-    make_active(c, calls_workspace(c));
-    run_forward(c, calls_workspace(c));
+  void launch(const nw_call& c) const override { product_.launch(c, calls_workspace(c), {0}); }
+
+ private:
+  // Rows of columns, or a batch of them, as signals: the columns are channels.
+  static StepTensor channels(StepTensor t) {
+    if (t.ndim == 2) {
+      for (int d = 2; d > 0; --d) t.shape[d] = t.shape[d - 1], t.strides[d] = t.strides[d - 1];
+      t.shape[0] = 1, t.ndim = 3;
+    }
+    std::swap(t.shape[1], t.shape[2]), std::swap(t.strides[1], t.strides[2]);
+    return finished(t);
   }
+
+  StepCall product_;
 };
 
 // ---- backward ----
 
 namespace grad = lltm_sequence_grad;
 
-class Backward final : public ForwardSteps {
+class Backward final : public Steps {
  public:
-  Backward(const nw_sig& sig, const StepPlanner& planner) : ForwardSteps(sig, planner, grad::kInput, grad::kOldH) {
+  Backward(const nw_sig& sig, const StepPlanner& planner, std::unique_ptr<LltmStateGrads> all_steps)
+      : Steps(sig, planner, grad::kInput, grad::kOldH), all_steps_(std::move(all_steps)) {
     plan_active(in(grad::kLengths));
     input_ = by_step(in(grad::kInput)), h_ = by_step(in(grad::kH)), cells_ = by_step(in(grad::kCells)),
     gates_ = by_step(in(grad::kGates));
@@ -363,8 +407,24 @@ class Backward final : public ForwardSteps {
   void launch(const nw_call& c) const override {
     char* const workspace = calls_workspace(c);
     make_active(c, workspace);
-    if (sizes.recompute) run_forward(c, workspace);
     for (const StepCall& one : before_) one.launch(c, workspace, {0});
+    const int64_t now = all_steps_ != nullptr ? run_all_steps(c) : run_steps(c, workspace);
+    for (const StepCall& one : after_) one.launch(c, workspace, {now, 0});
+    for (const StepCall& one : sums_) one.launch(c, workspace, {0});
+  }
+
+ private:
+  int64_t run_all_steps(const nw_call& c) const {
+    DLTensor tensors[LltmStateGrads::kCount];
+    const DLTensor* list[LltmStateGrads::kCount] = {};
+    for (size_t i = 0; i < LltmStateGrads::kCount; ++i)
+      if (grads_of_all_[i].ndim >= 0) tensors[i] = tensor_at(grads_of_all_[i], c, 0), list[i] = &tensors[i];
+    all_steps_->launch(c, list);
+    return 0;
+  }
+
+  // In which of its places the gradient of the state is.
+  int64_t run_steps(const nw_call& c, char* workspace) const {
     const int64_t slots = has_lengths ? 2 : 1;
     int64_t now = 0;
     for (int64_t k = sizes.steps; k-- > 0;) {
@@ -383,24 +443,21 @@ class Backward final : public ForwardSteps {
       }
       now = next;
     }
-    for (const StepCall& one : after_) one.launch(c, workspace, {now, 0});
-    for (const StepCall& one : sums_) one.launch(c, workspace, {0});
+    return now;
   }
 
- private:
   // Forward once more, into the workspace.
   void plan_again() {
     cells_ = reserve_sequence(dtype, sizes.step.state), gates_ = reserve_sequence(gates_dtype, 3 * sizes.step.state);
-    plan_forward({input_,
-                  in(grad::kWeights),
-                  in(grad::kBias),
-                  in(grad::kOldH),
-                  in(grad::kOldCell),
-                  reserve_sequence(dtype, sizes.step.state),
-                  {},
-                  {},
-                  cells_,
-                  gates_});
+    nw_lltm_sequence_params params{};
+    params.reverse = sizes.reverse ? 1 : 0;
+    std::vector<StepTensor> inputs{input_,          in(grad::kWeights), in(grad::kBias),
+                                   in(grad::kOldH), in(grad::kOldCell), in(grad::kLengths)};
+    std::vector<StepTensor> outputs{reserve_sequence(dtype, sizes.step.state), reserve_state(), reserve_state(), cells_, gates_};
+    for (std::vector<StepTensor>* list : {&inputs, &outputs})
+      for (StepTensor& t : *list) t = finished(t);  // the first two axes may have changed places
+    before_.push_back(
+        add(StepCall(planner(), signature(), "lltm_sequence", &params, sizeof params, std::move(inputs), std::move(outputs))));
   }
 
   // The sequence with zeros at the steps that a row has not.
@@ -428,6 +485,20 @@ class Backward final : public ForwardSteps {
 
   void plan_steps() {
     const StepTensor grad_h = by_step(in(grad::kGradH)), to_h = out(grad::kDOldH), to_cell = out(grad::kDOldCell);
+    if (all_steps_ != nullptr) {
+      grads_of_all_ = {grad_h,
+                       in(grad::kGradNewH),
+                       in(grad::kGradNewCell),
+                       in(grad::kWeights),
+                       in(grad::kLengths),
+                       cells_,
+                       gates_,
+                       d_h_,
+                       d_cell_,
+                       to_h,
+                       to_cell};
+      return;
+    }
     if (has_lengths) return plan_steps_of_lengths(grad_h);
     if (sizes.steps == 0) {
       if (to_h.ndim >= 0) after_.push_back(copy_or_zero(in(grad::kGradNewH), to_h));
@@ -478,21 +549,6 @@ class Backward final : public ForwardSteps {
     before_.push_back(copy(t, to));
     return merged(to);
   }
-  StepTensor merged(StepTensor t) const {
-    const int outer = sizes.batch_first ? 1 : 0, inner = 1 - outer;
-    const bool even =
-        is_empty(t) || t.shape[outer] <= 1 || t.shape[inner] <= 1 || t.strides[outer] == t.shape[inner] * t.strides[inner];
-    if (!even) return {};
-    StepTensor m = t;
-    m.ndim = 2;
-    if (__builtin_mul_overflow(t.shape[0], t.shape[1], &m.shape[0]))
-      refuse(NW_OUT_OF_MEMORY, -1, "lltm_sequence_backward: %lld x %lld rows need more bytes than the address space has",
-             static_cast<long long>(t.shape[0]), static_cast<long long>(t.shape[1]));
-    m.strides[0] = t.shape[inner] > 1 ? t.strides[inner] : t.strides[outer];
-    m.shape[1] = t.shape[2], m.strides[1] = t.strides[2];
-    return finished(m);
-  }
-
   // The state before each step.
   StepTensor states_before() {
     const StepTensor to = reserve_sequence(dtype, sizes.step.state), old_h = in(grad::kOldH);
@@ -536,6 +592,8 @@ class Backward final : public ForwardSteps {
   StepTensor input_, h_, cells_, gates_, d_h_, d_cell_;  // sequences by step
   StepCall sum_, begin_h_, begin_cell_, step_back_, last_, hold_h_back_, hold_cell_back_;
   std::vector<StepCall> before_, after_, sums_;
+  std::unique_ptr<LltmStateGrads> all_steps_;
+  std::array<StepTensor, LltmStateGrads::kCount> grads_of_all_;
 };
 
 }  // namespace
@@ -543,8 +601,12 @@ class Backward final : public ForwardSteps {
 std::unique_ptr<LltmSequenceByCalls> plan_lltm_sequence(const nw_sig& sig, const StepPlanner& planner) {
   return std::make_unique<Forward>(sig, planner);
 }
-std::unique_ptr<LltmSequenceByCalls> plan_lltm_sequence_backward(const nw_sig& sig, const StepPlanner& planner) {
-  return std::make_unique<Backward>(sig, planner);
+std::unique_ptr<LltmSequenceByCalls> plan_lltm_input_product(const nw_sig& sig, const StepPlanner& planner, StepTensor* sums) {
+  return std::make_unique<InputProduct>(sig, planner, sums);
+}
+std::unique_ptr<LltmSequenceByCalls> plan_lltm_sequence_backward(const nw_sig& sig, const StepPlanner& planner,
+                                                                 std::unique_ptr<LltmStateGrads> grads) {
+  return std::make_unique<Backward>(sig, planner, std::move(grads));
 }
 
 }  // namespace narrows::common

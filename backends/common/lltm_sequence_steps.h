@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_sequence_steps.h -- lltm_sequence and its gradients by other ops of the same backend: lltm and lltm_backward at each step,
 // elementwise for what lies between them. It needs no kernel of its own, so it is every GPU's portable variant. Backward runs
-// lltm_backward for the state's gradients alone at each step; the gradients of input, weights and bias are one more call of it,
-// whose batch is all rows of all steps.
+// lltm_backward for the state's gradients alone at each step, or a kernel of the backend for those of all steps; the gradients of
+// input, weights and bias are one more call of it, whose batch is all rows of all steps.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -18,12 +19,12 @@ inline constexpr const char* kStepsKernel = "steps";
 // Plans an op of the backend, by its name in the signature.
 using StepPlanner = std::function<std::unique_ptr<Plan>(const nw_sig&)>;
 
-// By those three ops of a backend.
+// By these ops of a backend.
 template <class Op, class Instance>
-StepPlanner step_planner(const Instance& instance, const Op& lltm, const Op& lltm_backward, const Op& elementwise) {
-  return [&](const nw_sig& sig) {
-    const std::string_view op = sig.op;
-    return (op == lltm.name ? lltm : op == lltm_backward.name ? lltm_backward : elementwise).plan(instance, sig);
+StepPlanner step_planner(const Instance& instance, std::initializer_list<const Op*> ops) {
+  return [&instance, ops = std::vector<const Op*>(ops)](const nw_sig& sig) {
+    return (*std::find_if(ops.begin(), ops.end(), [&](const Op* op) { return op->name == std::string_view(sig.op); }))
+        ->plan(instance, sig);
   };
 }
 
@@ -44,6 +45,9 @@ struct StepTensor {
   uint16_t align_log2 = 8;
   int64_t shape[3] = {}, strides[3] = {};
 };
+
+// A tensor of step `time` of a call; it refers to the sizes in `t`.
+DLTensor tensor_at(const StepTensor& t, const nw_call& call, int64_t time);
 
 // A planned call of another op. Launching it leaves nothing behind: plans are immutable.
 class StepCall {
@@ -71,16 +75,32 @@ class LltmSequenceByCalls {
   uint32_t traits = NW_PLAN_CAPTURABLE;  // if all of its calls have it; NW_PLAN_NONDETERMINISTIC if one has it
 };
 std::unique_ptr<LltmSequenceByCalls> plan_lltm_sequence(const nw_sig& sig, const StepPlanner& planner);
-std::unique_ptr<LltmSequenceByCalls> plan_lltm_sequence_backward(const nw_sig& sig, const StepPlanner& planner);
+
+// Of f32: the input's part of the gates before activation, with the bias, of all steps, by conv1d with one tap. It leaves them in
+// the workspace as `sums`, (steps, batch, 3 * state). There are features.
+std::unique_ptr<LltmSequenceByCalls> plan_lltm_input_product(const nw_sig& sig, const StepPlanner& planner, StepTensor* sums);
+
+// A kernel of a backend for the state's gradients of all steps. Sequences are (steps, batch, columns). d_h and d_cell are what
+// lltm_backward of each step would get, 0 at the steps that a row has not.
+class LltmStateGrads {
+ public:
+  enum Tensor { kGradH, kGradNewH, kGradNewCell, kWeights, kLengths, kCells, kGates, kDH, kDCell, kDOldH, kDOldCell, kCount };
+  virtual ~LltmStateGrads() = default;
+  // nullptr: an absent tensor. cells, gates, d_h, d_cell and weights are there.
+  virtual void launch(const nw_call& call, const DLTensor* const (&tensors)[kCount]) const = 0;
+};
+// `grads` nullptr: by calls of lltm_backward.
+std::unique_ptr<LltmSequenceByCalls> plan_lltm_sequence_backward(const nw_sig& sig, const StepPlanner& planner,
+                                                                 std::unique_ptr<LltmStateGrads> grads = nullptr);
 
 // Such calls as a plan, of class Base, which is made of `arguments`.
 template <class Base>
 class LltmSequencePlanOfCalls : public Base {
  public:
   template <class... Arguments>
-  explicit LltmSequencePlanOfCalls(std::unique_ptr<LltmSequenceByCalls> calls, Arguments&&... arguments)
+  explicit LltmSequencePlanOfCalls(std::unique_ptr<LltmSequenceByCalls> calls, const char* variant, Arguments&&... arguments)
       : Base(std::forward<Arguments>(arguments)...), calls_(std::move(calls)) {
-    this->workspace_size = calls_->workspace_size, this->traits = calls_->traits, this->kernel = kStepsKernel;
+    this->workspace_size = calls_->workspace_size, this->traits = calls_->traits, this->kernel = variant;
   }
   void launch(const nw_call& call) const override { calls_->launch(call); }
 

@@ -83,7 +83,8 @@ class ForeseenErrors {
 struct Grid {
   unsigned blocks, threads;
   size_t shared;  // dynamic shared memory of a block, in bytes
-  bool overlaps;  // see overlap.h
+  bool overlaps;         // see overlap.h
+  unsigned cluster = 1;  // blocks that the device starts together, which reach each other's shared memory; 1: none do
 };
 // Of the platform: a kernel as the current device's driver knows it, nullptr: by its symbol alone; and its launch by either.
 gpuFunction_t find_function(const void* symbol);

@@ -57,6 +57,7 @@ std::vector<Example> many_blocks(DType dtype) {
   add(conv1d_examples(dtype, 4, 256, 256, 2048, 4, 256));
   add(conv1d_examples(dtype, 1, 512, 1024, 4, 5, 1));
   add(lltm_examples(dtype, 256, 512, 512));
+  add(lltm_sequence_examples(dtype, 4, 256, 64, 128));
   return all;
 }
 

@@ -121,26 +121,43 @@ gpuFunction_t find_function(const void* symbol) {
   return reinterpret_cast<gpuFunction_t>(function);
 }
 
+namespace {
+
+// The attributes of a launch, and how many they are. The runtime's and the driver's differ in names alone.
+template <class Attribute, class Id, class Value>
+unsigned set_attributes(Attribute (&list)[2], Value Attribute::* value, Id overlapping, Id cluster, const Grid& grid) {
+  unsigned count = 0;
+  if (grid.overlaps) {
+    list[count].id = overlapping;
+    (list[count++].*value).programmaticStreamSerializationAllowed = 1;
+  }
+  if (grid.cluster > 1) {
+    list[count].id = cluster;
+    (list[count++].*value).clusterDim = {grid.cluster, 1, 1};
+  }
+  return count;
+}
+
+}  // namespace
+
 // Where the function is known, by the driver: the runtime would look for the symbol among all that it has.
 gpuError_t launch_symbol(const void* symbol, gpuFunction_t function, const Grid& grid, void** arguments, gpuStream_t stream) {
-  const auto attributes = static_cast<unsigned>(grid.overlaps);
   if (function == nullptr) {
-    cudaLaunchAttribute overlapping{};
-    overlapping.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlapping.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2] = {};
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(grid.blocks), config.blockDim = dim3(grid.threads), config.dynamicSmemBytes = grid.shared;
-    config.stream = stream, config.attrs = &overlapping, config.numAttrs = attributes;
+    config.stream = stream, config.attrs = attributes;
+    config.numAttrs = set_attributes(attributes, &cudaLaunchAttribute::val, cudaLaunchAttributeProgrammaticStreamSerialization,
+                                     cudaLaunchAttributeClusterDimension, grid);
     return from_cuda(cudaLaunchKernelExC(&config, symbol, arguments));
   }
-  CUlaunchAttribute overlapping{};
-  overlapping.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-  overlapping.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchAttribute attributes[2] = {};
   CUlaunchConfig config{};
   config.gridDimX = grid.blocks, config.gridDimY = config.gridDimZ = 1;
   config.blockDimX = grid.threads, config.blockDimY = config.blockDimZ = 1;
-  config.sharedMemBytes = static_cast<unsigned>(grid.shared), config.hStream = stream;
-  config.attrs = &overlapping, config.numAttrs = attributes;
+  config.sharedMemBytes = static_cast<unsigned>(grid.shared), config.hStream = stream, config.attrs = attributes;
+  config.numAttrs = set_attributes(attributes, &CUlaunchAttribute::value, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+                                   CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, grid);
   const CUresult result = driver().launch(&config, reinterpret_cast<CUfunction>(function), arguments, nullptr);
   return from_cuda(static_cast<cudaError_t>(result));  // the driver's numbers are the runtime's
 }

@@ -302,9 +302,12 @@ def test_params_that_are_made_inside():
 
 
 def test_names_that_the_text_needs_otherwise():
+    def nameless():
+        return [T.alloc_buffer((8,)), T.alloc_buffer((8,))]
+
     @T.prim_func
     def f(A: T.Buffer((8,), F32), B: T.Buffer((2, 8), F32)):
-        parts = [T.alloc_buffer((8,)) for _ in T.static_range(2)]
+        parts = nameless()
         parts.append(T.alloc_buffer((8,), name="third"))
         for n, part in enumerate(parts):
             for f32 in range(8):

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lltm_backward.h"
+#include "lltm_sequence_cluster.h"
 
 namespace narrows::gpu {
 
@@ -18,6 +19,9 @@ struct NativeLltm {
   // wgmma the rows also have positive strides.
   LltmProductsChoice (*halves_wgmma)(const Device& device, Dtype dtype, LltmProducts* products);
   LltmProductsChoice (*halves_mma)(const Device& device, Dtype dtype, LltmProducts* products);
+  // lltm_sequence but in f64, and the state's gradients of all steps, on sm_90 and newer.
+  LltmClusterChoice (*sequence_cluster)(const Device& device, const LltmSequenceSizes& sizes, bool preferred);
+  LltmClusterChoice (*sequence_backward_cluster)(const Device& device, const LltmSequenceSizes& sizes, bool preferred);
 };
 const NativeLltm& lltm_native();
 

@@ -16,19 +16,23 @@ class SequencePlan final : public LltmSequencePlanOfCalls<DevicePlan> {
   void record(Recorder&, const nw_call&) const override {}  // launch() has its calls recorded
 };
 
-template <class PlanCalls>
-std::unique_ptr<Plan> plan(const Instance& instance, const nw_sig& sig, PlanCalls plan_calls) {
-  forced_kernel(sig, kKernels);  // an unknown one is refused
-  return std::make_unique<SequencePlan>(plan_calls(sig, step_planner(instance, lltm, lltm_backward, elementwise)),
-                                        instance.device(sig));
+StepPlanner planner(const Instance& instance) {
+  return step_planner<Op>(instance, {&lltm, &lltm_backward, &lltm_sequence, &elementwise});
+}
+
+std::unique_ptr<Plan> as_plan(const Instance& instance, const nw_sig& sig, std::unique_ptr<LltmSequenceByCalls> calls) {
+  return std::make_unique<SequencePlan>(std::move(calls), kStepsKernel, instance.device(sig));
 }
 
 }  // namespace
 
-const Op lltm_sequence = {"lltm_sequence", kKernels,
-                          [](const Instance& instance, const nw_sig& sig) { return plan(instance, sig, plan_lltm_sequence); }};
+const Op lltm_sequence = {"lltm_sequence", kKernels, [](const Instance& instance, const nw_sig& sig) {
+                            forced_kernel(sig, kKernels);  // an unknown one is refused
+                            return as_plan(instance, sig, plan_lltm_sequence(sig, planner(instance)));
+                          }};
 const Op lltm_sequence_backward = {"lltm_sequence_backward", kKernels, [](const Instance& instance, const nw_sig& sig) {
-                                     return plan(instance, sig, plan_lltm_sequence_backward);
+                                     forced_kernel(sig, kKernels);
+                                     return as_plan(instance, sig, plan_lltm_sequence_backward(sig, planner(instance)));
                                    }};
 
 }  // namespace narrows::vulkan

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// lltm_sequence_cluster_sm90.h -- what the kernels of lltm_sequence_cluster.h have in common. A thread has the cells of one state,
+// of every eighth row of its cluster. What all blocks multiply, the operand, lies in the shared memory of each of them, twice: one
+// is read while the next one is written. Each has a barrier that counts the bytes which all blocks send. A block that has got those
+// of a step knows that all others have read the step before: they send only after that. So nothing else has to wait.
+#pragma once
+
+#include <cooperative_groups.h>
+
+#include "lltm_cell.h"
+#include "lltm_sequence_cluster.h"
+#include "ops/barrier_sm90.h"
+
+namespace narrows::gpu {
+
+inline constexpr int kClusterThreads = 256, kClusterWarps = kClusterThreads / 32;
+inline constexpr int kClusterStates = 32;  // of a block: one for each lane
+inline constexpr int kMostClusterBlocks = 8;
+
+// The blocks of a cluster that has all states, at least two: a launch of single blocks has no clusters. 0: more than there may be.
+inline int cluster_blocks(int64_t state) {
+  int blocks = 2;
+  while (blocks * kClusterStates < state && blocks <= kMostClusterBlocks) blocks *= 2;
+  return blocks <= kMostClusterBlocks ? blocks : 0;
+}
+
+// Few rows a cluster make a step short, unless more blocks come of it than run at once.
+inline LltmClusterChoice fewer_rows(const Device& device, const LltmClusterChoice& few, const LltmClusterChoice& many) {
+  const bool at_once = few.kernel != nullptr && few.grid.blocks <= static_cast<unsigned>(device.multiprocessors) * 9 / 10;
+  return at_once || many.kernel == nullptr ? few : many;
+}
+// One launch of lltm is no slower than a cluster's start, and a large batch fills the device step by step.
+inline bool pays(const Device& device, const LltmSequenceSizes& sizes, const LltmClusterChoice& made) {
+  return sizes.steps >= 2 && made.grid.blocks <= 2 * static_cast<unsigned>(device.multiprocessors);
+}
+
+__device__ __forceinline__ int64_t steps_of_row(const Lengths& lengths, int64_t row, int64_t steps) {
+  return lengths.base == nullptr ? steps : steps_of(reinterpret_cast<const int32_t*>(lengths.base)[row * lengths.stride], steps);
+}
+
+// Partial sums in shared memory: [split of the reduction][column of a state][row][state].
+template <class Products>
+__device__ __forceinline__ float& sum_at(float* sums, int split, int column, int row, int state) {
+  return sums[((split * Products::kColumns + column) * Products::kRows + row) * Products::kSumsPitch + state];
+}
+template <class Products>
+__device__ __forceinline__ float sum_of_splits(float* sums, int column, int row, int state) {
+  float total = 0;
+#pragma unroll
+  for (int split = 0; split < Products::kSplits; ++split) total += sum_at<Products>(sums, split, column, row, state);
+  return total;
+}
+
+// Which cells a thread has. Row j of a thread is row `warp + j * kClusterWarps` of its cluster.
+template <int Rows>
+struct OwnCells {
+  static constexpr int kCount = (Rows + kClusterWarps - 1) / kClusterWarps;
+  int64_t row0, state;    // the cluster's first row; the thread's state
+  int64_t steps[kCount];  // of the rows; 0: there is no such row
+
+  __device__ OwnCells(const Lengths& lengths, int64_t first_row, int64_t first_state, int64_t batch, int64_t all_steps)
+      : row0(first_row), state(first_state + static_cast<int>(threadIdx.x) % 32) {
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) steps[j] = in_batch(j, batch) ? steps_of_row(lengths, row(j), all_steps) : 0;
+  }
+  static __device__ __forceinline__ int row_of_cluster(int j) { return static_cast<int>(threadIdx.x) / 32 + j * kClusterWarps; }
+  __device__ __forceinline__ int64_t row(int j) const { return row0 + row_of_cluster(j); }
+  __device__ __forceinline__ bool in_batch(int j, int64_t batch) const { return row_of_cluster(j) < Rows && row(j) < batch; }
+};
+
+// A thread's elements of a sequence, at one step after the other: column `column` of its rows.
+template <class T>
+class Walk {
+ public:
+  __device__ Walk() = default;
+  // `first`: the step that comes first; `back`: the one before it comes next.
+  __device__ __forceinline__ Walk(const Sequence& s, int64_t first, bool back, int64_t row, int64_t column)
+      : at_(s.base == nullptr ? nullptr : reinterpret_cast<T*>(s.base) + first * s.step + row * s.row + column * s.column),
+        step_(back ? -s.step : s.step), rows_(kClusterWarps * s.row) {}
+  __device__ __forceinline__ T* row(int j) const { return at_ + j * rows_; }
+  __device__ __forceinline__ bool is_there() const { return at_ != nullptr; }
+  __device__ __forceinline__ void advance() { at_ += step_; }
+
+ private:
+  T* at_ = nullptr;
+  int64_t step_ = 0, rows_ = 0;
+};
+
+// The operands and their barriers, in shared memory.
+class Exchange {
+ public:
+  // Told once by all threads. `bytes`: what all blocks send in a step.
+  __device__ Exchange(uint64_t* barriers, int bytes) : barriers_(shared_address(barriers)), bytes_(bytes) {
+    if (threadIdx.x != 0) return;
+    init_barrier(barriers_, 1), init_barrier(barriers_ + 8, 1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  // Exchange number n, from 1 on, fills operand n % 2.
+  __device__ __forceinline__ void begin(int64_t n) const {
+    if (threadIdx.x == 0) expect_bytes(barrier(n), bytes_);
+  }
+  // The 32 elements that a warp has at `from`, to `to` in all `blocks` blocks of the cluster, this one too.
+  template <class T>
+  __device__ __forceinline__ void send(int64_t n, const T* from, T* to, int blocks) const {
+    constexpr int kUnits = kClusterStates * static_cast<int>(sizeof(T)) / 16;
+    __syncwarp();
+    for (int i = static_cast<int>(threadIdx.x) % 32; i < kUnits * blocks; i += 32)
+      send_16_bytes(shared_address(reinterpret_cast<uint4*>(to) + i % kUnits), reinterpret_cast<const uint4*>(from)[i % kUnits],
+                    barrier(n), i / kUnits);
+    __syncwarp();
+  }
+  __device__ __forceinline__ void wait(int64_t n) const { gpu::wait(barrier(n), static_cast<uint32_t>((n - 1) / 2 % 2)); }
+
+ private:
+  __device__ __forceinline__ uint32_t barrier(int64_t n) const { return barriers_ + static_cast<uint32_t>(n % 2) * 8; }
+  uint32_t barriers_;
+  int bytes_;
+};
+
+}  // namespace narrows::gpu
