@@ -138,7 +138,10 @@ std::string KernelPrinter::from_storage(const std::string& text, DType dtype) co
 }
 std::string KernelPrinter::to_storage(const std::string& text, DType dtype) const {
   if (dtype == DType::boolean) return "u8(" + text + ")";
-  return is_half(dtype) ? std::string("nw_to_") + ir::name_of(dtype) + "(" + text + ")" : text;
+  if (!is_half(dtype)) return text;
+  const std::string type = ir::name_of(dtype), round = "nw_round_" + type + "(";
+  const bool is_rounded = text.rfind(round, 0) == 0;  // a value is one call; what that rounds is rounded by the store
+  return "nw_to_" + type + "(" + (is_rounded ? text.substr(round.size()) : text + ")");
 }
 
 std::string KernelPrinter::load(const ir::Expr& expr) {

@@ -402,21 +402,23 @@ const Axis* axis_of(const Block& block, const std::string& loop) {
   return found == block.axes.end() ? nullptr : &*found;
 }
 
-// Whether a block's tile is the large one: whole tiles, and enough of them.
-bool is_large(const Contraction& found, const Block& block) {
+// How many tiles make up a product of f32; 0 where some are not whole.
+int64_t whole_tiles(const Contraction& found, const Block& block, int64_t side) {
   const auto rows = constant(found.rows), columns = constant(found.columns);
   const Axis* const along = axis_of(block, found.reduced[0]);
   const auto depth = along == nullptr ? std::nullopt : constant(along->extent);
-  return found.dtype == DType::f32 && rows && columns && depth && *rows % kLargeSide == 0 && *columns % kLargeSide == 0 &&
-         *depth % kDepth == 0 && *rows / kLargeSide * (*columns / kLargeSide) >= kManyBlocks;
+  const bool are_whole =
+      found.dtype == DType::f32 && rows && columns && depth && *rows % side == 0 && *columns % side == 0 && *depth % kDepth == 0;
+  return are_whole ? *rows / side * (*columns / side) : 0;
 }
 
-bool stage_factors(Steps* steps, const std::string& block, const std::string& loop, bool large) {
+// Of whole tiles, factors are copied in runs, and ahead.
+bool stage_factors(Steps* steps, const std::string& block, const std::string& loop, bool is_whole) {
   for (const std::string& name : factors_of(*steps->path(block).block)) {
     std::vector<std::string> loops;
     const std::string copy = stage(steps, block, name, loop, &loops);
     if (copy.empty()) return false;
-    if (!large) {
+    if (!is_whole) {
       if (!share_elements(steps, loops)) return false;
       continue;
     }
@@ -424,12 +426,12 @@ bool stage_factors(Steps* steps, const std::string& block, const std::string& lo
     if (!columns || *columns % kVector != 0 || !share_runs(steps, loops, *columns)) return false;
     if (*columns == kDepth && !pad_rows(steps, steps->path(copy).block->body[0].buffer, "4")) return false;
   }
-  return !large || steps->take("pipeline", {{"loop", quoted(loop)}, {"stages", "3"}});
+  return !is_whole || steps->take("pipeline", {{"loop", quoted(loop)}, {"stages", "3"}});
 }
 
-bool tile_threads(Steps* steps, const std::string& block, const Contraction& found, bool large) {
+bool tile_threads(Steps* steps, const std::string& block, const Contraction& found, int64_t side, bool is_whole) {
   std::string rows, columns;
-  const auto tile = split_tile(steps, found.row, found.column, large ? kLargeSide : kSmallSide, &rows, &columns);
+  const auto tile = split_tile(steps, found.row, found.column, side, &rows, &columns);
   const auto k = steps->attempt("split", {{"loop", quoted(found.reduced[0])}, {"factors", factors({kDepth})}});
   if (!tile.has_value() || k.size() != 2) return false;
   if (!steps->take("reorder", {{"loops", quoted_list({rows, columns, k[0], tile->threads_y, tile->threads_x, k[1], tile->row,
@@ -440,9 +442,9 @@ bool tile_threads(Steps* steps, const std::string& block, const Contraction& fou
     return std::set<std::string>(names.begin(), names.end());
   }();
   const std::string last = move_reader(steps, block, columns, "local");
-  if (last.empty() || !bind_tile(steps, last, large ? kLargeSide : kSmallSide)) return false;
+  if (last.empty() || !bind_tile(steps, last, side)) return false;
   if (!steps->take("decompose_reduction", {{"block", quoted(block)}, {"loop", quoted(k[0])}})) return false;
-  if (!stage_factors(steps, block, k[0], large)) return false;
+  if (!stage_factors(steps, block, k[0], is_whole)) return false;
   for (const auto& [loop, thread] :
        {std::pair{rows, "block.y"}, {columns, "block.x"}, {tile->threads_y, "thread.y"}, {tile->threads_x, "thread.x"}})
     if (!steps->take("bind", {{"loop", quoted(loop)}, {"thread", quoted(thread)}})) return false;
@@ -578,10 +580,14 @@ void tile_for_gpu(Steps* steps, const std::string& block, bool has_unit) {
     if (tile_unit(steps, block, *found, intrinsic)) return;
     steps->restore(before);
   }
-  const bool large = is_large(*found, *path.block);
-  if (large && tile_threads(steps, block, *found, true)) return;
-  steps->restore(before);
-  if (!tile_threads(steps, block, *found, false)) steps->restore(before);
+  const auto tries = [&](int64_t side, bool is_whole) {
+    if (tile_threads(steps, block, *found, side, is_whole)) return true;
+    steps->restore(before);
+    return false;
+  };
+  if (whole_tiles(*found, *path.block, kLargeSide) >= kManyBlocks && tries(kLargeSide, true)) return;
+  if (whole_tiles(*found, *path.block, kSmallSide) > 0 && tries(kSmallSide, true)) return;
+  (void)tries(kSmallSide, false);
 }
 
 }  // namespace narrows::program

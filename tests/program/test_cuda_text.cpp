@@ -120,6 +120,17 @@ size_t count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
+TEST_CASE("what is stored as f16 is rounded by the store alone") {
+  const std::string text =
+      printed(narrows::program::parse(
+                  "program 1 sum(x: f16[n], y: out f16[n], z: out f16[n]):\n  for i in n:\n    block y(v: S(n) = i):\n"
+                  "      y[v] = x[v] + x[v]\n  for j in n:\n    block z(v: S(n) = j):\n      z[v] = x[v] * x[v] + x[v]\n"),
+              0);
+  INFO(text);
+  CHECK(count(text, "nw_to_f16((nw_from_f16(") == 1);
+  CHECK(count(text, "nw_to_f16((nw_round_f16((nw_from_f16(") == 1);  // of the product
+}
+
 TEST_CASE("a tensorized loop's text says whether the matrix unit or plain loops compute it, and NVRTC takes both") {
   std::string why;
   if (!has_compiler(&why)) SKIP(why);

@@ -49,13 +49,16 @@ TEST_CASE("a product for a matrix unit gets the largest tile that leaves enough 
   CHECK_THAT(for_gpu(text_of_product({64, 64, 64, "f16", "f16", false, false}), false), !ContainsSubstring("tensorize"));
 }
 
-TEST_CASE("a product of f32 gets large tiles where there are many") {
+TEST_CASE("a product of f32 gets large tiles where there are many, and copies ahead where tiles are whole") {
   const std::string large = for_gpu(text_of_product({2048, 1024, 64, "f32", "f32", false, false}));
   expect_parts(
       large, {"in 16 bind block.y", "in 8 bind block.x", "for k_0 in 4 pipeline 3:", "in 8 unroll", "in 2 unroll", "in 4 vectorize",
               "A_shared: f32[2048, 64] shared pad [0, 4]", "B_shared: f32[64, 1024] shared\n", "{\"contract\": \"true\"}"});
   const std::string small = for_gpu(text_of_product({1024, 1024, 64, "f32", "f32", false, false}));
-  expect_parts(small, {"in 16 bind block.y", "in 16 bind block.x", "for k_0 in 4:", "in 4 unroll", "in 4 vectorize"});
+  expect_parts(small, {"in 16 bind block.y", "in 16 bind block.x", "for k_0 in 4 pipeline 3:", "in 4 unroll", "in 4 vectorize",
+                       "A_shared: f32[1024, 64] shared pad [0, 4]"});
+  const std::string partial = for_gpu(text_of_product({1024, 1024, 72, "f32", "f32", false, false}));
+  expect_parts(partial, {"in 16 bind block.y", "in 16 bind block.x", "for k_0 in 5:", "in 4 unroll"});
 }
 
 TEST_CASE("a row that several blocks read is kept by its threads") {

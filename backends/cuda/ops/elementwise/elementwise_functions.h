@@ -198,7 +198,7 @@ NARROWS_FUNCTION1(Acosh, kCostly, return std::acosh(a);)
 NARROWS_FUNCTION1(Atanh, kCostly, return std::atanh(a);)
 NARROWS_FUNCTION1_HALF(Sigmoid, kCheap, return sigmoid(a), sigmoid_half(a))
 NARROWS_FUNCTION2(Elu, kCostly, return a <= 0 ? b * std::expm1(a) : a;)  // b is alpha
-NARROWS_FUNCTION1_HALF(Gelu, kCheap, return at_least_far(a) * normal_cdf(a), gelu_half(a))
+NARROWS_FUNCTION1_HALF(Gelu, kCheap, return gelu(a), gelu_half(a))
 NARROWS_FUNCTION1_HALF(GeluTanh, kCheap, return times_sigmoid(a, gelu_tanh_argument(a)), gelu_tanh_half(a))
 NARROWS_FUNCTION1_HALF(Silu, kCheap, return silu(a), silu_half(a))
 NARROWS_FUNCTION1(Softplus, kCostly, return softplus(a);)

@@ -43,11 +43,21 @@ __device__ __forceinline__ Pair<C> times(C a, Pair<C> k) {
 template <class C>
 constexpr C kExpLimit = sizeof(C) == 4 ? C(87) : C(708);  // exp neither overflows nor underflows within +- this
 
+// A sum with kShift is rounded to a whole number, which its bits end with as an exponent is stored.
+constexpr float kShift = 12582912 + 127;  // 1.5 * 2^23
+__device__ __forceinline__ float two_to(float shifted) { return __uint_as_float(__float_as_uint(shifted) << 23); }
+constexpr float kLog2E = 1.44269502f, kLog2ELow = 1.92596301e-8f;
+// s/(s + e) for s = 2^n, e = 2^n * exp(-a) and the whole number n from -126 to 64 that is nearest to log2(exp(a)): a subnormal
+// result is rounded once, and an infinite e gives 0.
+__device__ __forceinline__ float sigmoid(float a) {
+  const float shifted = fminf(fmaxf(fmaf(a, kLog2E, kShift), kShift - 126), kShift + 64);
+  const float e = fast_exp2(fmaf(a, -kLog2ELow, fmaf(a, -kLog2E, shifted - kShift))), s = two_to(shifted);
+  return s * fast_reciprocal(s + e);
+}
 // From exp(-|a|), so that neither side overflows nor cancels.
-template <class C>
-__device__ __forceinline__ C sigmoid(C a) {
-  const C z = std::exp(-std::fabs(a));
-  return (a < 0 ? z : C(1)) / (C(1) + z);
+__device__ __forceinline__ double sigmoid(double a) {
+  const double z = std::exp(-std::fabs(a));
+  return (a < 0 ? z : 1.0) / (1.0 + z);
 }
 template <class C>
 __device__ __forceinline__ C sigmoid_slope(C a) {
@@ -69,21 +79,19 @@ __device__ __forceinline__ C times_sigmoid(C a, Pair<C> t) {
   if (far) return at_least_far(a) * root * z;
   return a * (t.high < 0 ? z : C(1)) / (C(1) + z);
 }
-// e * scale = 2^(x*(high + low) + rest), x*high <= 0.5: apart, since the product may be subnormal, and is best rounded last.
+// e * scale = 2^((x + x_low)*(high + low)), x*high <= 0.5: apart, since the product may be subnormal, and is best rounded last.
 struct Power {
   float e, scale;
 };
-__device__ __forceinline__ Power power_of_two(float x, float high, float low, float rest) {
-  constexpr float kShift = 12582912 + 127;  // 1.5 * 2^23: sums are whole numbers; and what an exponent is stored with
-  const float rounded = fmaxf(fmaf(x, high, kShift), kShift - 126), whole = rounded - kShift;
-  const float fraction = fmaf(x, low, fmaf(x, high, -whole)) + rest;
-  return {fast_exp2(fraction), __uint_as_float(__float_as_uint(rounded) << 23)};
+__device__ __forceinline__ Power power_of_two(float x, float x_low, float high, float low) {
+  const float shifted = fmaxf(fmaf(x, high, kShift), kShift - 126);
+  const float fraction = fmaf(x_low, high, fmaf(x, low, fmaf(x, high, -(shifted - kShift))));
+  return {fast_exp2(fraction), two_to(shifted)};
 }
-constexpr float kLog2E = 1.44269502f, kLog2ELow = 1.92596301e-8f;
 // times_sigmoid(a, {a, 0}) in fewer steps.
 __device__ __forceinline__ float silu(float any) {
   const float a = at_least_far(any);
-  const Power z = power_of_two(-fabsf(a), kLog2E, kLog2ELow, 0.f);
+  const Power z = power_of_two(-fabsf(a), 0.f, kLog2E, kLog2ELow);
   const float upper = a * fast_reciprocal(1.f + z.e * z.scale);
   return a < 0 ? upper * z.e * z.scale : upper;
 }
@@ -109,33 +117,32 @@ __device__ __forceinline__ double twice_normal_cdf(double a) {
   const bool tail = x.high > 1 && x.high < 30;
   return tail ? usual - usual * ((x.high + x.high) * x.low) : usual;
 }
-// Of f32 the function itself. A size and its sign apart: exp(-a^2/2) times what is left, which is smooth; (1 + sqrt(2)*a) times
-// that is a polynomial in (a - 3.2)/(a + 3.2), by least squares over Chebyshev nodes up to a = 20: 2^-28 relative.
+// Of f32 the function itself at -x, for x from 0 to 20, over exp(-x^2/2), which leaves what is smooth: that times (x + 2.55) is a
+// polynomial in (x - 2.55)/(x + 2.55), by weighted least squares: 2^-26 relative.
 __device__ __forceinline__ float normal_tail_ratio(float x) {
-  const float t = (x - 3.2f) * fast_reciprocal(x + 3.2f);
-  float p = 8.739452459849417e-05f;
-  p = fmaf(p, t, 0.00018146655929740518f);
-  p = fmaf(p, t, -0.0005408910801634192f);
-  p = fmaf(p, t, -0.0013666703598573804f);
-  p = fmaf(p, t, 0.0039330599829554558f);
-  p = fmaf(p, t, 0.006255053449422121f);
-  p = fmaf(p, t, -0.042180974036455154f);
-  p = fmaf(p, t, 0.08252277225255966f);
-  p = fmaf(p, t, -0.06453442573547363f);
-  p = fmaf(p, t, -0.05549466982483864f);
-  p = fmaf(p, t, 0.635333776473999f);
-  return p * fast_reciprocal(fmaf(1.41421356f, x, 1.f));
+  const float inverse = fast_reciprocal(x + 2.55f), t = (x - 2.55f) * inverse;
+  float p = -0.00014457992801908404f;
+  p = fmaf(p, t, -0.00035612963256426156f);
+  p = fmaf(p, t, 0.0005029924213886261f);
+  p = fmaf(p, t, 0.002648303285241127f);
+  p = fmaf(p, t, -0.0006414673407562077f);
+  p = fmaf(p, t, -0.016879457980394363f);
+  p = fmaf(p, t, 0.004574031103402376f);
+  p = fmaf(p, t, 0.14222411811351776f);
+  p = fmaf(p, t, -0.44232428073883057f);
+  p = fmaf(p, t, 0.7093298435211182f);
+  return p * inverse;
 }
 __device__ __forceinline__ Power half_gaussian(Pair<float> square) {  // exp(-square/2)
-  return power_of_two(square.high, -0.5f * kLog2E, -0.5f * kLog2ELow, square.low * (-0.5f * kLog2E));
+  return power_of_two(square.high, square.low, -0.5f * kLog2E, -0.5f * kLog2ELow);
 }
-__device__ __forceinline__ float normal_cdf(float a) {
+// a times the distribution function is max(a, 0) less |a| times its tail.
+__device__ __forceinline__ float gelu(float a) {
   const float x = fminf(fabsf(a), 20);
   const Power z = half_gaussian(product(x, x));
-  const float tail = normal_tail_ratio(x) * z.e * z.scale;
-  return a < 0 ? tail : 1.f - tail;
+  return fmaf(-(x * z.scale), normal_tail_ratio(x) * z.e, a < 0 ? -0.f : a);
 }
-__device__ __forceinline__ double normal_cdf(double a) { return 0.5 * twice_normal_cdf(a); }
+__device__ __forceinline__ double gelu(double a) { return at_least_far(a) * (0.5 * twice_normal_cdf(a)); }
 
 // ---- what is rounded to 16 bits afterwards needs fewer digits: an error of 2^-16 does not show ----
 
