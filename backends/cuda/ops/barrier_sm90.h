@@ -31,14 +31,17 @@ __device__ __forceinline__ void wait(uint32_t barrier, uint32_t parity) {
                  : "memory");
 }
 
-// 16 bytes to a place in the shared memory of block `rank` of the cluster, whose own `barrier` is told. `to` and `barrier` are
-// addresses of this block's shared memory. Who waits for the barrier sees the bytes.
-__device__ __forceinline__ void send_16_bytes(uint32_t to, uint4 bytes, uint32_t barrier, int rank) {
-  asm volatile(
-      "{ .reg .b32 there, told; mapa.shared::cluster.u32 there, %0, %6; mapa.shared::cluster.u32 told, %5, %6; "
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [there], {%1, %2, %3, %4}, [told]; }" ::"r"(to),
-      "r"(bytes.x), "r"(bytes.y), "r"(bytes.z), "r"(bytes.w), "r"(barrier), "r"(rank)
-      : "memory");
+// The place of this block's shared memory in that of block `rank` of the cluster.
+__device__ __forceinline__ uint32_t address_in(uint32_t shared, int rank) {
+  uint32_t there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared), "r"(rank));
+  return there;
+}
+// 16 bytes to such a place, of which the same block's `barrier` is told. Who waits for the barrier sees the bytes.
+__device__ __forceinline__ void send_16_bytes(uint32_t there, uint4 bytes, uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there),
+               "r"(bytes.x), "r"(bytes.y), "r"(bytes.z), "r"(bytes.w), "r"(barrier)
+               : "memory");
 }
 
 }  // namespace narrows::gpu

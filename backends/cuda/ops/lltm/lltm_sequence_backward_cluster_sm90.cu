@@ -35,15 +35,15 @@ struct Shape {
 template <class T, class Put>
 __device__ __forceinline__ void read_weights(const LltmSequenceBackward& p, int64_t state0, int held, int first, int count,
                                              const Put& put) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t state = state0 + lane;
-#pragma unroll 8
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < count; i += kWarps) {
-    const int gate = (first + i) / held, row = (first + i) % held;
+  const auto get = [&](int i) {
+    const int column = first + warp + i * kWarps, gate = column / held, row = column % held;
     const bool there = gate < 3 && row < p.state && state < p.state;
     const T weight = *at<const T>(p.weights, there ? gate * p.state + row : 0, there ? state : 0);
-    put(i, lane, there ? widen(weight) : 0);
-  }
+    return there ? widen(weight) : 0.0f;
+  };
+  move_in_batches<float>(count / kWarps, get, [&](int i, float weight) { put(warp + i * kWarps, lane, weight); });
 }
 
 // ---- 16 bits ----
@@ -247,7 +247,8 @@ __device__ void run_sequence_backward(const LltmSequenceBackward& p) {
   float* const to_send = reinterpret_cast<float*>(base + 16) + warp * 3 * kStates;  // of row j: j * kWarps * 3 * kStates on
   float* const operands = reinterpret_cast<float*>(base + shape.operands_at());
   float* const sums = reinterpret_cast<float*>(base + shape.sums_at());
-  const Exchange exchange(reinterpret_cast<uint64_t*>(base), blocks * Products::kRows * 3 * kStates * 4);
+  const Exchange<float> exchange(reinterpret_cast<uint64_t*>(base), blocks * Products::kRows * 3 * kStates * 4, blocks,
+                                 operands + warp * shape.pitch + state0, shape.operand());
   const Products products(p, state0, shape, Products::kFirst != 0 ? operands : reinterpret_cast<float*>(base + shape.weights_at()));
   for (int i = static_cast<int>(threadIdx.x); i < 2 * shape.operand(); i += kThreads) operands[i] = 0;
 
@@ -284,8 +285,7 @@ __device__ void run_sequence_backward(const LltmSequenceBackward& p) {
 #pragma unroll
       for (int gate = 0; gate < 3; ++gate) {
         states[gate * kStates + lane] = active ? grads.gates[gate] : 0;
-        exchange.send(number, states + gate * kStates, operand + Own::row_of_cluster(j) * shape.pitch + gate * shape.held + state0,
-                      blocks);
+        exchange.send(number, states + gate * kStates, j * kWarps * shape.pitch + gate * shape.held);
       }
     }
     to_h.advance(), to_cell.advance();

@@ -9,7 +9,8 @@ namespace narrows::gpu {
 namespace {
 
 constexpr int kThreads = kClusterThreads, kWarps = kClusterWarps, kStates = kClusterStates;
-constexpr int kMoves = 16;  // elements of the next step's input that a thread has in registers
+constexpr int kFewStates = 128;  // whose weights of f32 fit into registers
+constexpr int kMoves = 16;       // elements of the next step's input that a thread has in registers
 
 // Sizes that the kernel and the host agree on. Columns of the operand: states, rounded up to whole blocks; features; zeros.
 template <class Products>
@@ -31,25 +32,22 @@ struct Shape {
   __host__ size_t shared() const { return std::max(weights_at() + Products::weights_size(depth), sums_at() + Products::kFirst); }
 };
 
-// Weights of the block's gate rows (gate, state) x columns [first, first + count) of the operand, 0 outside: put(row, column,
+// Weights of the block's gate rows (gate, state) x columns [first, first + 32 * chunks) of the operand, 0 outside: put(row, column,
 // weight). A warp has every eighth row.
 template <class T, class Put>
-__device__ __forceinline__ void read_weights(const LltmSequenceForward& p, int64_t state0, int held, int first, int count,
+__device__ __forceinline__ void read_weights(const LltmSequenceForward& p, int64_t state0, int held, int first, int chunks,
                                              const Put& put) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int row = static_cast<int>(threadIdx.x) / 32; row < 3 * kStates; row += kWarps) {
-    const int64_t state = state0 + row % kStates;
-    const bool has_row = state < p.state;
-    const T* const from = at<const T>(p.weights, row / kStates * p.state + (has_row ? state : 0), 0);
-#pragma unroll 8
-    for (int i = lane; i < count; i += 32) {
-      const int column = first + i;
-      const int64_t k = column < held ? column : column - held + p.state;
-      const bool there = has_row && (column < held ? k < p.state : k < p.state + p.features);
-      const T weight = from[(there ? k : 0) * p.weights.column];
-      put(row, i, there ? weight : T{});
-    }
-  }
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const auto row_of = [&](int i) { return warp + i / chunks * kWarps; };
+  const auto column_of = [&](int i) { return lane + i % chunks * 32; };
+  const auto get = [&](int i) {
+    const int column = first + column_of(i);
+    const int64_t state = state0 + row_of(i) % kStates, k = column < held ? column : column - held + p.state;
+    const bool there = state < p.state && (column < held ? k < p.state : k < p.state + p.features);
+    const T weight = *at<const T>(p.weights, there ? row_of(i) / kStates * p.state + state : 0, there ? k : 0);
+    return there ? weight : T{};
+  };
+  move_in_batches<T>(3 * kStates / kWarps * chunks, get, [&](int i, T weight) { put(row_of(i), column_of(i), weight); });
 }
 
 // ---- 16 bits ----
@@ -77,7 +75,7 @@ class HalfProducts {
     for (int j = 0; j < kMostChunks; ++j) {
       if (j * kSplits >= chunks_) break;
       __syncthreads();
-      read_weights<T>(p, state0, shape.held, j * kSplits * kDepthUnit, kSplits * kDepthUnit,
+      read_weights<T>(p, state0, shape.held, j * kSplits * kDepthUnit, kSplits,
                       [&](int row, int column, T weight) { some[row * kFirstPitch + column] = weight; });
       __syncthreads();
 #pragma unroll
@@ -136,8 +134,8 @@ class HalfProducts {
 
 // ---- f32 ----
 
-// A lane has a state, a warp every eighth four columns.
-template <int Rows>
+// A lane has a state, a warp every eighth four columns: `Held` of these have their weights in registers; 0: shared memory has them.
+template <int Rows, int Held>
 class FloatProducts {
  public:
   using T = float;
@@ -146,48 +144,67 @@ class FloatProducts {
   static __host__ __device__ int pitch(int depth) { return depth; }
   static __host__ __device__ size_t weights_size(int depth) { return static_cast<size_t>(depth) * 3 * kStates * 4; }
   static constexpr int kFirst = 0;
-  static bool takes(int) { return true; }  // the shared memory is the limit
+  static bool takes(int depth) { return Held == 0 || depth <= Held * kWarps * 4; }
 
   __device__ FloatProducts(const LltmSequenceForward& p, int64_t state0, const Shape<FloatProducts>& shape, void* weights)
       : units_(shape.depth / 4), pitch_(shape.pitch), weights_(static_cast<const float4*>(weights)) {
     auto* to = static_cast<float*>(weights);  // [four columns][gate][state][column of four]
-    read_weights<float>(p, state0, shape.held, 0, shape.depth,
+    read_weights<float>(p, state0, shape.held, 0, shape.depth / 32,
                         [&](int row, int column, float weight) { to[(column / 4 * 3 * kStates + row) * 4 + column % 4] = weight; });
+    if constexpr (Held == 0) return;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < Held; ++i)
+#pragma unroll
+      for (int gate = 0; gate < 3; ++gate)
+        held_[i][gate] = warp() + i * kWarps < units_ ? weight(warp() + i * kWarps, gate) : float4{};
   }
 
   __device__ __forceinline__ void multiply(const float* operand, float* sums) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     float own[3][Rows] = {};
+    if constexpr (Held != 0) {
+#pragma unroll
+      for (int i = 0; i < Held; ++i)
+        if (const int unit = warp() + i * kWarps; unit < units_) add(operand + unit * 4, held_[i], own);
+    } else {
 #pragma unroll 4
-    for (int unit = warp; unit < units_; unit += kWarps) {
-      float4 w[3];
-#pragma unroll
-      for (int gate = 0; gate < 3; ++gate) w[gate] = weights_[(unit * 3 + gate) * kStates + lane];
-#pragma unroll
-      for (int row = 0; row < Rows; ++row) {
-        const float4 x = *reinterpret_cast<const float4*>(operand + row * pitch_ + unit * 4);
-#pragma unroll
-        for (int gate = 0; gate < 3; ++gate) {
-          float& sum = own[gate][row];
-          sum = fmaf(x.x, w[gate].x, sum), sum = fmaf(x.y, w[gate].y, sum);
-          sum = fmaf(x.z, w[gate].z, sum), sum = fmaf(x.w, w[gate].w, sum);
-        }
+      for (int unit = warp(); unit < units_; unit += kWarps) {
+        const float4 w[3] = {weight(unit, 0), weight(unit, 1), weight(unit, 2)};
+        add(operand + unit * 4, w, own);
       }
     }
 #pragma unroll
     for (int gate = 0; gate < 3; ++gate)
 #pragma unroll
-      for (int row = 0; row < Rows; ++row) sum_at<FloatProducts>(sums, warp, gate, row, lane) = own[gate][row];
+      for (int row = 0; row < Rows; ++row) sum_at<FloatProducts>(sums, warp(), gate, row, lane()) = own[gate][row];
   }
 
  private:
+  static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  static __device__ int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  __device__ __forceinline__ float4 weight(int unit, int gate) const { return weights_[(unit * 3 + gate) * kStates + lane()]; }
+  __device__ __forceinline__ void add(const float* columns, const float4 (&w)[3], float (&own)[3][Rows]) const {
+#pragma unroll
+    for (int row = 0; row < Rows; ++row) {
+      const float4 x = *reinterpret_cast<const float4*>(columns + row * pitch_);
+#pragma unroll
+      for (int gate = 0; gate < 3; ++gate) {
+        float& sum = own[gate][row];
+        sum = fmaf(x.x, w[gate].x, sum), sum = fmaf(x.y, w[gate].y, sum);
+        sum = fmaf(x.z, w[gate].z, sum), sum = fmaf(x.w, w[gate].w, sum);
+      }
+    }
+  }
+
   int units_, pitch_;
   const float4* weights_;
+  float4 held_[Held == 0 ? 1 : Held][3];
 };
 
 // ---- the input of a step ----
 
-// A warp moves every eighth row of a cluster's rows, in two steps: into registers, and from there into the operand.
+// Moves the input of steps, one after the other, to their operands: by copies that pass no register where rows are whole units of
+// 16 bytes; else in two steps, by a warp every eighth row, through registers.
 template <class T, int Rows>
 class InputMover {
  public:
@@ -196,10 +213,25 @@ class InputMover {
 
   __device__ InputMover(const LltmSequenceForward& p, int64_t row0)
       : from_(p.input, p.reverse ? p.steps - 1 : 0, p.reverse, row0 + threadIdx.x / 32, threadIdx.x % 32),
-        column_(32 * p.input.column), features_(static_cast<int>(p.features)) {}
+        column_(32 * p.input.column), features_(static_cast<int>(p.features)),
+        rows_(static_cast<int>(min(p.batch - row0, int64_t{Rows}))), unit_row_(p.input.row),
+        unit_step_(p.reverse ? -p.input.step : p.input.step),
+        units_(reinterpret_cast<const T*>(p.input.base) + (p.reverse ? p.steps - 1 : 0) * p.input.step + row0 * p.input.row) {
+    const int64_t strides = p.input.step | p.input.row | p.features;
+    copies_ = p.lengths.base == nullptr && p.input.column == 1 && strides % kUnit == 0 &&
+              reinterpret_cast<uintptr_t>(p.input.base) % 16 == 0;
+  }
 
-  // The next step, which is step `time`; zeros in rows that have not this step.
-  __device__ __forceinline__ void read(int64_t time, const int64_t (&steps)[kRowsOfWarp]) {
+  // The next step, which is step `time`; zeros in rows that have not this step. Its operand is not read any more.
+  __device__ __forceinline__ void begin(int64_t time, const int64_t (&steps)[kRowsOfWarp], T* operand, int pitch) {
+    if (copies_) {
+      const int of_row = features_ / kUnit;
+      for (int i = static_cast<int>(threadIdx.x); i < rows_ * of_row; i += kThreads)
+        copy_16_bytes(shared_address(operand + i / of_row * pitch + i % of_row * kUnit),
+                      units_ + i / of_row * unit_row_ + i % of_row * kUnit);
+      units_ += unit_step_;
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
       if (i * 32 >= features_) break;
@@ -209,7 +241,9 @@ class InputMover {
     }
     from_.advance();
   }
-  __device__ __forceinline__ void write(T* operand, int pitch) const {
+  // Before the barrier after which the operand is read.
+  __device__ __forceinline__ void end(T* operand, int pitch) const {
+    if (copies_) return wait_for_copies();
     T* const to = operand + threadIdx.x / 32 * pitch + lane();
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
@@ -221,10 +255,14 @@ class InputMover {
   }
 
  private:
+  static constexpr int kUnit = 16 / static_cast<int>(sizeof(T));  // elements
   static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
   Walk<const T> from_;
   int64_t column_;
-  int features_;
+  int features_, rows_;
+  bool copies_;
+  int64_t unit_row_, unit_step_;
+  const T* units_;
   T moved_[kRowsOfWarp][kColumns];
 };
 
@@ -315,7 +353,8 @@ __device__ void run_sequence(const LltmSequenceForward& p) {
   T* const to_send = reinterpret_cast<T*>(base + 16) + warp * kStates;  // of row j: j * kWarps * kStates on
   T* const operands = reinterpret_cast<T*>(base + shape.operands_at());
   float* const sums = reinterpret_cast<float*>(base + shape.sums_at());
-  const Exchange exchange(reinterpret_cast<uint64_t*>(base), blocks * Products::kRows * kStates * static_cast<int>(sizeof(T)));
+  const Exchange<T> exchange(reinterpret_cast<uint64_t*>(base), blocks * Products::kRows * kStates * static_cast<int>(sizeof(T)),
+                             blocks, operands + warp * shape.pitch + state0, shape.operand());
   const Products products(p, state0, shape, Products::kFirst != 0 ? sums : reinterpret_cast<float*>(base + shape.weights_at()));
 
   for (int i = static_cast<int>(threadIdx.x); i < 2 * shape.operand(); i += kThreads) operands[i] = T{};
@@ -327,36 +366,31 @@ __device__ void run_sequence(const LltmSequenceForward& p) {
   InputMover<T, Products::kRows> input(p, row0);
   InputSums<Products::kRows> input_sums(p, row0, own.state);
   const auto time_of = [&](int64_t k) { return p.reverse ? p.steps - 1 - k : k; };
-  // Of step k: into registers; and from there to where step k reads it.
-  const auto read_input = [&](int64_t k) {
-    if (k >= p.steps) return;
-    if constexpr (Products::kHasInput)
-      input.read(time_of(k), own.steps);
-    else
-      input_sums.read(own.is_there);
-  };
-  read_input(0);
+  const auto input_of = [&](int64_t k) { return operands + (k % 2) * shape.operand() + shape.held; };
   if constexpr (Products::kHasInput) {
-    if (p.steps > 0) input.write(operands + shape.held, shape.pitch);
-    read_input(1);
+    for (int64_t k = 0; k < min(p.steps, int64_t{2}); ++k) {
+      input.begin(time_of(k), own.steps, input_of(k), shape.pitch);
+      if (k == 0) input.end(input_of(0), shape.pitch);
+    }
+  } else {
+    input_sums.read(own.is_there);
   }
   cluster.sync();
 
   for (int64_t k = 0; k < p.steps; ++k) {
     const int64_t time = time_of(k);
-    T* const next = operands + ((k + 1) % 2) * shape.operand();
     const bool goes_on = k + 1 < p.steps;
     if (goes_on) exchange.begin(k + 1);
     if constexpr (!Products::kHasInput) {
       input_sums.take();
-      read_input(k + 1);
+      if (goes_on) input_sums.read(own.is_there);
     }
     products.multiply(operands + (k % 2) * shape.operand(), sums);
-    if constexpr (Products::kHasInput) {
-      if (goes_on) input.write(next + shape.held, shape.pitch);
-      read_input(k + 2);
-    }
+    if constexpr (Products::kHasInput)
+      if (goes_on) input.end(input_of(k + 1), shape.pitch);
     __syncthreads();
+    if constexpr (Products::kHasInput)
+      if (k + 2 < p.steps) input.begin(time_of(k + 2), own.steps, input_of(k), shape.pitch);
     float z[kCount][3];
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
@@ -365,13 +399,13 @@ __device__ void run_sequence(const LltmSequenceForward& p) {
 #pragma unroll
       for (int gate = 0; gate < 3; ++gate)
         z[j][gate] = own.bias[gate] + input_sums.at[j][gate] + sum_of_splits<Products>(sums, gate, row, lane);
-      if (time < own.steps[j]) {
-        const Cell<float> made = next_cell(z[j], own.cell[j]);
-        own.cell[j] = widen(narrowed<T>(made.cell)), own.h[j] = widen(narrowed<T>(made.h));
-      }
+      const Cell<float> made = next_cell(z[j], own.cell[j]);
+      const bool active = time < own.steps[j];
+      own.cell[j] = active ? widen(narrowed<T>(made.cell)) : own.cell[j];
+      own.h[j] = active ? widen(narrowed<T>(made.h)) : own.h[j];
       if (!goes_on) continue;
       to_send[j * kWarps * kStates + lane] = own.is_there[j] ? narrowed<T>(own.h[j]) : T{};
-      exchange.send(k + 1, to_send + j * kWarps * kStates, next + row * shape.pitch + state0, blocks);
+      exchange.send(k + 1, to_send + j * kWarps * kStates, j * kWarps * shape.pitch);
     }
 #pragma unroll
     for (int j = 0; j < kCount; ++j) own.write_step(j, time < own.steps[j], z[j]);
@@ -424,7 +458,9 @@ LltmClusterChoice lltm_sequence_cluster(const Device& device, const LltmSequence
     switch (z.step.dtype) {
       case Dtype::f16: return choose<HalfProducts<f16, 1>, HalfProducts<f16, 4>>(device, z, blocks);
       case Dtype::bf16: return choose<HalfProducts<bf16, 1>, HalfProducts<bf16, 4>>(device, z, blocks);
-      case Dtype::f32: return choose<FloatProducts<4>, FloatProducts<8>>(device, z, blocks);
+      case Dtype::f32:
+        return z.step.state <= kFewStates ? choose<FloatProducts<4, 4>, FloatProducts<8, 0>>(device, z, blocks)
+                                          : choose<FloatProducts<4, 0>, FloatProducts<8, 0>>(device, z, blocks);
       default: return {};
     }
   }();

@@ -86,35 +86,67 @@ class Walk {
   int64_t step_ = 0, rows_ = 0;
 };
 
-// The operands and their barriers, in shared memory.
+// Reads in batches, since a store to shared memory may not pass a load: put(i, get(i)) for i below `count`.
+template <class T, class Get, class Put>
+__device__ __forceinline__ void move_in_batches(int count, const Get& get, const Put& put) {
+  constexpr int kBatch = 16;
+  for (int first = 0; first < count; first += kBatch) {
+    T moved[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) moved[i] = get(min(first + i, count - 1));
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+      if (first + i < count) put(first + i, moved[i]);
+  }
+}
+
+// Tells all blocks of a cluster what a warp's states are. A lane sends the same 16 bytes of a row to the same blocks each time.
+template <class T>
 class Exchange {
  public:
-  // Told once by all threads. `bytes`: what all blocks send in a step.
-  __device__ Exchange(uint64_t* barriers, int bytes) : barriers_(shared_address(barriers)), bytes_(bytes) {
+  // By all threads, before the cluster's first barrier. `own`: where row 0 of this warp has its 32 elements in operand 0; operand 1
+  // lies `operand` elements further on. `bytes`: what all blocks send to one in a step.
+  __device__ Exchange(uint64_t* barriers, int bytes, int blocks, const T* own, int operand)
+      : barriers_(shared_address(barriers)), bytes_(bytes), operand_(operand * static_cast<int>(sizeof(T))) {
+#pragma unroll
+    for (int i = 0; i < kSends; ++i) {
+      const int rank = lane() / kUnits + i * (32 / kUnits);
+      sends_[i] = rank < blocks;
+      to_[i] = address_in(shared_address(reinterpret_cast<const uint4*>(own) + lane() % kUnits), sends_[i] ? rank : 0);
+      told_[i] = address_in(barriers_, sends_[i] ? rank : 0);
+    }
     if (threadIdx.x != 0) return;
     init_barrier(barriers_, 1), init_barrier(barriers_ + 8, 1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   // Exchange number n, from 1 on, fills operand n % 2.
   __device__ __forceinline__ void begin(int64_t n) const {
-    if (threadIdx.x == 0) expect_bytes(barrier(n), bytes_);
+    if (threadIdx.x == 0) expect_bytes(barriers_ + place(n) * 8, bytes_);
   }
-  // The 32 elements that a warp has at `from`, to `to` in all `blocks` blocks of the cluster, this one too.
-  template <class T>
-  __device__ __forceinline__ void send(int64_t n, const T* from, T* to, int blocks) const {
-    constexpr int kUnits = kClusterStates * static_cast<int>(sizeof(T)) / 16;
+  // The warp's 32 elements at `from`; `offset`: elements from those of row 0.
+  __device__ __forceinline__ void send(int64_t n, const T* from, int offset) const {
     __syncwarp();
-    for (int i = static_cast<int>(threadIdx.x) % 32; i < kUnits * blocks; i += 32)
-      send_16_bytes(shared_address(reinterpret_cast<uint4*>(to) + i % kUnits), reinterpret_cast<const uint4*>(from)[i % kUnits],
-                    barrier(n), i / kUnits);
+    const uint4 unit = reinterpret_cast<const uint4*>(from)[lane() % kUnits];
+    const uint32_t further = place(n) * static_cast<uint32_t>(operand_) + static_cast<uint32_t>(offset) * sizeof(T);
+#pragma unroll
+    for (int i = 0; i < kSends; ++i)
+      if (sends_[i]) send_16_bytes(to_[i] + further, unit, told_[i] + place(n) * 8);
     __syncwarp();
   }
-  __device__ __forceinline__ void wait(int64_t n) const { gpu::wait(barrier(n), static_cast<uint32_t>((n - 1) / 2 % 2)); }
+  __device__ __forceinline__ void wait(int64_t n) const {
+    gpu::wait(barriers_ + place(n) * 8, static_cast<uint32_t>((n - 1) / 2 % 2));
+  }
 
  private:
-  __device__ __forceinline__ uint32_t barrier(int64_t n) const { return barriers_ + static_cast<uint32_t>(n % 2) * 8; }
+  static constexpr int kUnits = kClusterStates * static_cast<int>(sizeof(T)) / 16;  // of 16 bytes
+  static constexpr int kSends = (kUnits * kMostClusterBlocks + 31) / 32;
+  static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  static __device__ __forceinline__ uint32_t place(int64_t n) { return static_cast<uint32_t>(n % 2); }
+
   uint32_t barriers_;
-  int bytes_;
+  int bytes_, operand_;
+  bool sends_[kSends];
+  uint32_t to_[kSends], told_[kSends];  // in the other blocks
 };
 
 }  // namespace narrows::gpu
