@@ -7,25 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
-#include <cstdlib>
 #include <functional>
 
-#include "cpu_plugin.h"
+#include "examples.h"
 
 namespace {
-
-// The plugin held to each set of instructions.
-void for_each_target(const std::function<void(const Plugin&)>& check) {
-  for (const char* target : {"", "avx2", "sse4"}) {
-    if (*target != '\0') setenv("NARROWS_CPU_TARGET", target, 1);
-    nw_error error{};
-    const bool usable = Plugin::is_usable(&error);
-    INFO(target);
-    if (usable) check(Plugin());
-    unsetenv("NARROWS_CPU_TARGET");
-    if (!usable) WARN(error.message);
-  }
-}
 
 void run(const Plugin& plugin, const std::string& text, std::vector<Tensor*> inputs, Tensor* output) {
   const Answer answer = Call{plugin, text, std::move(inputs), {output}, "compiled"}.run();

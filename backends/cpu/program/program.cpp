@@ -163,9 +163,9 @@ Lowered lowered_text(std::string_view text) {
 
 CTarget c_target(const Instance& instance) {
   const std::string_view target = instance.target;
-  if (target == "amx" || target.starts_with("avx512")) return {64, true};
-  if (target == "avx2") return {32, true};
-  return {16, target == "neon"};
+  if (target == "amx" || target.starts_with("avx512")) return {64, true, true};
+  if (target == "avx2") return {32, true, true};
+  return {16, target == "neon", target == "neon" || target == "sse4"};
 }
 
 std::vector<std::string> c_flags(bool contracts) {
