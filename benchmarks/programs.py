@@ -172,7 +172,8 @@ def product_rows(numpy):
         names = {"a": random.random((m, k), dtype="float32") - 0.5, "b": random.random((k, n), dtype="float32") - 0.5}
         names |= {"np": numpy, "f": dynamic, "c": numpy.empty((m, n), "float32"), "d": numpy.empty((m, n), "float32")}
         theirs = "np.maximum(np.matmul(a, b, out=d), 0, out=d)"
-        yield Row(f"mm_relu {m} x {k} x {n}, partial tiles", "numpy", 0.9, "f(a, b, out=c)", theirs, names)
+        goal = 1.0 if m == 17 else 0.9
+        yield Row(f"mm_relu {m} x {k} x {n}, partial tiles", "numpy", goal, "f(a, b, out=c)", theirs, names)
 
 
 def compiled_loops():

@@ -277,6 +277,7 @@ struct Answer {
   int32_t status = NW_OK;
   std::string message, kernel;
   int32_t argument = -1;  // of an error
+  uint64_t workspace = 0;
   explicit operator bool() const { return status == NW_OK; }
 };
 
@@ -343,7 +344,7 @@ struct Call {
     const OnDevice memory(plugin, workspace.begin(), workspace.whole());
     call.workspace = memory.data() + (workspace.data() - workspace.begin());
     call.workspace_size = info.workspace_size;
-    Answer answer{NW_OK, "", info.kernel == nullptr ? "" : info.kernel};
+    Answer answer{NW_OK, "", info.kernel == nullptr ? "" : info.kernel, -1, info.workspace_size};
     for (int i = 0; i < launches && answer; ++i) answer.status = plugin.launch(plan, call, &error);
     if (!answer) answer.message = error.message, answer.argument = error.argument;
     if (answer) {

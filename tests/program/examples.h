@@ -2,6 +2,7 @@
 // examples.h -- the programs of texts/, each with tensors that fit it.
 #pragma once
 
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -17,6 +18,19 @@ inline const Plugin& plugin() {
 #endif
   static const Plugin one;
   return one;
+}
+
+// The plugin held to each set of instructions.
+inline void for_each_target(const std::function<void(const Plugin&)>& check) {
+  for (const char* target : {"", "avx2", "sse4"}) {
+    if (*target != '\0') setenv("NARROWS_CPU_TARGET", target, 1);
+    nw_error error{};
+    const bool usable = Plugin::is_usable(&error);
+    INFO(target);
+    if (usable) check(Plugin());
+    unsetenv("NARROWS_CPU_TARGET");
+    if (!usable) WARN(error.message);
+  }
 }
 
 inline const char* const kKernels[] = {"interpreter", "compiled"};

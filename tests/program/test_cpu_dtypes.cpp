@@ -287,3 +287,76 @@ TEST_CASE("both kernels give the same bits for every function of every dtype") {
     }
   }
 }
+
+// What is printed as C, and the kernels that take an operand where it lies, of whatever bits.
+TEST_CASE("functions of C have the bits of the kernels, on each instruction set") {
+  const std::string values[] = {"sign(a[v])",
+                                "floor(a[v])",
+                                "ceil(a[v])",
+                                "round(a[v])",
+                                "trunc(a[v])",
+                                "copysign(a[v], b[v])",
+                                "fma(a[v], b[v], c[v])",
+                                "elu(a[v], b[v])",
+                                "elu(a[v], s[0])",
+                                "expm1(-exp(a[v]))",
+                                "where(isinf(a[v]), b[v], c[v])",
+                                "where(isfinite(a[v]), b[v], c[v])"};
+  const int64_t size = 3 * 256 + 300;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    const std::string t = narrows::test::name(dtype), rows = std::to_string(std::size(values));
+    std::string text = "program 1 f(a: " + t + "[N], b: " + t + "[N], c: " + t + "[N], s: " + t + "[1], y: out " + t + "[" + rows +
+                       ", N], n: out i32[N]):\n";
+    for (size_t row = 0; row < std::size(values); ++row) {
+      const std::string i = std::to_string(row);
+      text += "  for i" + i + " in N:\n    block b" + i + "(v: S(N) = i" + i + "):\n      y[" + i + ", v] = " + values[row] + "\n";
+    }
+    text += "  for j in N:\n    block n(v: S(N) = j):\n      n[v] = i32(a[v]) + i32(floor(b[v]))\n";
+    std::mt19937_64 random(7);
+    for (const int64_t shift : {0, 1}) {  // off the alignment that kernels need
+      std::vector<Tensor> inputs;
+      for (int operand = 0; operand < 3; ++operand) {
+        inputs.emplace_back(dtype, std::vector<int64_t>{size}, 1, shift);
+        for (int64_t i = 0; i < size; ++i) {
+          const uint64_t bits = random();
+          std::memcpy(inputs.back().at(i), &bits, static_cast<size_t>(narrows::test::item_size(dtype)));
+        }
+      }
+      auto [a, b] = edge_pairs(dtype);
+      for (int64_t i = 0; i < std::min(size, a.elements()); ++i) inputs[0].set(i, a.exact(i)), inputs[1].set(i, b.exact(i));
+      inputs.push_back(filled(dtype, {1}, 3));
+      std::vector<Tensor> want;
+      want.emplace_back(dtype, std::vector<int64_t>{std::ssize(values), size});
+      want.emplace_back(DType::i32, std::vector<int64_t>{size});
+      for_each_target([&](const Plugin& held) {
+        std::vector<Tensor> got = want;
+        run_well({held, text, pointers(inputs), pointers(want), "interpreter"});
+        run_well({held, text, pointers(inputs), pointers(got), "compiled"});
+        for (size_t o = 0; o < want.size(); ++o) {
+          for (int64_t at = 0; at < want[o].elements(); ++at) {
+            if (same_bits(got[o], want[o], at)) continue;
+            const int64_t i = at % size;
+            INFO((o == 0 ? values[at / size] : "n")
+                 << " of " << t << ", shift " << shift << ": of " << inputs[0].get(i) << ", " << inputs[1].get(i) << ", "
+                 << inputs[2].get(i) << " it is " << got[o].get(at) << "; the interpreter gives " << want[o].get(at));
+            FAIL_CHECK();
+            at += size - 1 - i;
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("a function of a tensor that is absent reads nothing") {
+  const std::string text =
+      "program 1 f(x: f32[N], b?: f32[N], y: out f32[N]):\n  for i in N:\n    block y(v: S(N) = i):\n"
+      "      y[v] = x[v] + where(present(b), elu(exp(b[v]), b[v]) + exp(b[v]), f32(0))\n";
+  for (const char* kernel : kKernels) {
+    INFO(kernel);
+    Tensor x = filled(DType::f32, {700}, 1), b, y(DType::f32, {700});
+    b.absent = true;
+    run_well({plugin(), text, {&x, &b}, {&y}, kernel});
+    expect_exactly(y, [&](int64_t i) { return x.exact(i); });
+  }
+}

@@ -7,25 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
-#include <cstdlib>
 #include <functional>
 
-#include "cpu_plugin.h"
+#include "examples.h"
 
 namespace {
-
-// The plugin held to each set of instructions.
-void for_each_target(const std::function<void(const Plugin&)>& check) {
-  for (const char* target : {"", "avx2", "sse4"}) {
-    if (*target != '\0') setenv("NARROWS_CPU_TARGET", target, 1);
-    nw_error error{};
-    const bool usable = Plugin::is_usable(&error);
-    INFO(target);
-    if (usable) check(Plugin());
-    unsetenv("NARROWS_CPU_TARGET");
-    if (!usable) WARN(error.message);
-  }
-}
 
 void run(const Plugin& plugin, const std::string& text, std::vector<Tensor*> inputs, Tensor* output) {
   const Answer answer = Call{plugin, text, std::move(inputs), {output}, "compiled"}.run();
@@ -555,5 +541,43 @@ TEST_CASE("a program whose products may be fused has products of integers, too")
     REQUIRE(answer);
     expect(c, [](int64_t i) { return static_cast<double>(i * i + i); });
     expect(d, [](int64_t i) { return static_cast<double>(i * i); });
+  });
+}
+
+TEST_CASE("a small input is read as it lies where a schedule packs it") {
+  const std::string text = R"(program 1 f(A: f32[M, K], B: f32[K, N], C: out f32[M, N]):
+  alloc P: f32[(N + 31) // 32, K, 32]
+  for p in (N + 31) // 32:
+    for q in K:
+      for l in 32 vectorize:
+        block P(vk: S(K) = q, vj: S(N) = p * 32 + l) if p * 32 + l < N:
+          P[vj // 32, vk, vj % 32] = B[vk, vj]
+  for j0 in (N + 31) // 32:
+    for i in M:
+      for k in K:
+        for j1 in 32 vectorize:
+          block C(vi: S(M) = i, vj: S(N) = j0 * 32 + j1, vk: R(K) = k) if j0 * 32 + j1 < N:
+            init:
+              C[vi, vj] = f32(0)
+            C[vi, vj] = C[vi, vj] + A[vi, vk] * P[vj // 32, vk, vj % 32]
+)";
+  const auto workspace = [&](const Plugin& plugin, int64_t k, int64_t n, int64_t step) {
+    INFO(k << " x " << n << ", step " << step);
+    Tensor a = filled(DType::f32, {3, k}, 1), b(DType::f32, {k, n}, step), c(DType::f32, {3, n});
+    b.fill(2);
+    const Answer answer = Call{plugin, text, {&a, &b}, {&c}, "compiled"}.run();
+    INFO(answer.message);
+    REQUIRE(answer);
+    expect(c, [&](int64_t at) {
+      float sum = 0;
+      for (int64_t i = 0; i < k; ++i) sum += static_cast<float>(a.get(at / n * k + i)) * static_cast<float>(b.get(i * n + at % n));
+      return static_cast<double>(sum);
+    });
+    return answer.workspace;
+  };
+  for_each_target([&](const Plugin& plugin) {
+    for (const int64_t n : {1, 31, 32, 33, 70}) CHECK(workspace(plugin, 7, n, 1) == 0);
+    CHECK(workspace(plugin, 7, 33, 2) > 0);  // its rows are no runs
+    CHECK(workspace(plugin, 512, 70, 1) > 0);
   });
 }

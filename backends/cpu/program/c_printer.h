@@ -36,8 +36,10 @@ std::string c_type(ir::DType dtype, int lanes = 1);     // as a value
 std::string c_storage(ir::DType dtype, int lanes = 1);  // as it lies in memory
 std::string c_literal(const ir::Expr& constant);
 std::string c_mask(int bytes, int lanes);
+bool casts_by_c(ir::DType from, ir::DType to);  // as docs/ops.md says, by C's conversion
+// `elu` whose alpha differs from element to element, which its kernel does not take. `expm1` is given its call.
+ir::ExprPtr elu_by_expm1(const ir::Expr& elu, const std::function<ir::ExprPtr(const ir::ExprPtr&)>& expm1);
 bool is_half(ir::DType dtype);
-bool needs_kernel(const ir::Expr& expr);  // a function that is called for many elements at once
 
 class Printer : private common::TextWriter {
  public:
@@ -119,6 +121,7 @@ class Printer : private common::TextWriter {
   bool vector_loop(const Node& node);
   bool is_safe_to_vectorize(const Node& node) const;
   int lanes_for(const Node& node) const;
+  bool needs_kernel(const ir::Expr& expr) const;
   bool calls_functions(const ir::ExprPtr& expr) const;
   int64_t strip_bytes(const Node& node) const;
   void chunk(const Node& node, const ir::ExprPtr& base, int lanes);
@@ -140,6 +143,8 @@ class Printer : private common::TextWriter {
   ir::ExprPtr without_calls(const ir::ExprPtr& expr, const ir::ExprPtr& guard, const Strip& strip);
   void write(const Node& node);  // its stores
   ir::ExprPtr call_for_strip(const ir::Expr& call, const ir::ExprPtr& guard, const Strip& strip);
+  std::string operand_for_strip(const ir::ExprPtr& operand, const ir::ExprPtr& guard, const Strip& strip, bool once);
+  std::optional<std::string> elements_in_memory(const ir::ExprPtr& operand, const Strip& strip);
   std::string strip_array(ir::DType dtype);
   bool ends_decide(const ir::ExprPtr& condition) const;
   std::string at_lane(const ir::ExprPtr& condition, int64_t lane);  // of conditions that the lane's ends decide
@@ -183,8 +188,10 @@ class Printer : private common::TextWriter {
   Value each_lane(const ir::ExprPtr& expr);
   Value cast(const ir::Expr& expr);
   size_t function_number(const CFunction& function);
+  Value by_c_function(const std::string& name, const std::vector<Value>& operands);
   Value by_function(const CFunction& function, const std::vector<Value>& operands, ir::DType result);
   std::optional<Value> simple(const std::string& name, std::vector<Value>& operands);
+  bool is_instruction(const std::string& name, ir::DType dtype) const;
   std::optional<Value> unary(const std::string& name, const Value& a);
   Value widen(const Value& value, int lanes);  // to a vector
   std::string mask(const Value& value, int bytes, int lanes);

@@ -15,6 +15,7 @@ namespace narrows::cpu {
 struct CTarget {
   int vector_bytes;
   bool fuses;              // it has a fused multiply-add
+  bool rounds;             // it has instructions that round to an integer
   bool contracts = false;  // the compiler is told to fuse, whether this program may or not
 };
 

@@ -275,6 +275,42 @@ Value Printer::extreme(const std::string& symbol, const Value& a, const Value& b
 
 // ---- functions ----
 
+ir::ExprPtr elu_by_expm1(const ir::Expr& elu, const std::function<ir::ExprPtr(const ir::ExprPtr&)>& expm1) {
+  const DType dtype = is_half(elu.dtype) ? DType::f32 : elu.dtype;  // that it is computed in
+  const ir::ExprPtr x = ir::make_cast(dtype, elu.operands[0]), alpha = ir::make_cast(dtype, elu.operands[1]);
+  const ir::ExprPtr negative = ir::make_call("mul", {alpha, expm1(ir::make_call("expm1", {x}))});
+  return ir::make_cast(elu.dtype, ir::make_call("where", {ir::make_call("gt", {x, ir::make_real(dtype, 0)}), x, negative}));
+}
+
+// A function of C for each lane: written so, all lanes become one instruction.
+Value Printer::by_c_function(const std::string& name, const std::vector<Value>& operands) {
+  const DType dtype = operands[0].dtype;
+  int lanes = 1;
+  for (const Value& operand : operands) lanes = std::max(lanes, operand.lanes);
+  std::vector<Value> all;
+  for (const Value& operand : operands) all.push_back(widen(operand, lanes));
+  std::vector<std::string> each;
+  for (int lane = 0; lane < lanes; ++lane) {
+    std::vector<std::string> texts;
+    for (const Value& one : all) texts.push_back(lanes == 1 ? one.text : one.text + "[" + std::to_string(lane) + "]");
+    each.push_back("__builtin_" + name + (dtype == DType::f64 ? "(" : "f(") + join(texts, ", ") + ")");
+  }
+  const std::string type = c_type(dtype, lanes);
+  return {keep(type, lanes == 1 ? each[0] : "(" + type + "){" + join(each, ", ") + "}"), dtype, lanes};
+}
+
+// Of the functions that C has, whether they are an instruction: else a kernel's loop is faster than C's function, which the text
+// is not linked with, either.
+bool Printer::is_instruction(const std::string& name, DType dtype) const {
+  if (name == "fma") return target_.fuses && !is_half(dtype);  // of 16 bits it would be rounded twice
+  return target_.rounds;
+}
+
+namespace {
+constexpr std::pair<const char*, const char*> kRoundings[] = {
+    {"floor", "floor"}, {"ceil", "ceil"}, {"trunc", "trunc"}, {"round", "rint"}};
+}  // namespace
+
 std::optional<Value> Printer::unary(const std::string& name, const Value& a) {
   const bool is_float = ir::is_float(a.dtype);
   const std::string type = c_type(a.dtype, a.lanes);
@@ -284,6 +320,23 @@ std::optional<Value> Printer::unary(const std::string& name, const Value& a) {
   if (name == "relu") return select(compare("<=", a, zero), zero, a);
   if (name == "reciprocal" && is_float) return arithmetic("/", {"1.0f", a.dtype}, a);
   if (name == "isnan") return is_float ? compare("!=", a, a) : Value{"0", DType::boolean};
+  if (name == "isinf" || name == "isfinite") {
+    if (!is_float) return Value{name == "isinf" ? "0" : "1", DType::boolean};
+    const Value infinity{a.dtype == DType::f64 ? "__builtin_inf()" : "__builtin_inff()", a.dtype};
+    return compare(name == "isinf" ? "==" : "<", *unary("abs", a), infinity);
+  }
+  if (name == "sign") {
+    const Value one{is_float ? "1.0f" : "1", a.dtype}, minus_one{is_float ? "-1.0f" : "-1", a.dtype};
+    const Value negative = ir::is_signed(a.dtype) || is_float ? select(compare("<", a, zero), minus_one, zero) : zero;
+    const Value sign = select(compare(">", a, zero), one, negative);
+    return is_float ? select(compare("!=", a, a), a, sign) : sign;
+  }
+  if (name == "bitwise_not") return Value{keep(type, "(" + type + ")~" + a.text), a.dtype, a.lanes};
+  for (const auto& [function, of_c] : kRoundings) {
+    if (name != function) continue;
+    if (!is_float) return a;
+    return is_instruction(name, a.dtype) ? std::optional(by_c_function(of_c, {a})) : std::nullopt;
+  }
   if (name == "abs" && !is_float)
     return ir::is_signed(a.dtype)
                ? select(compare("<", a, zero), {keep(type, "(" + type + ")(-" + a.text + ")"), a.dtype, a.lanes}, a)
@@ -321,6 +374,9 @@ std::optional<Value> Printer::simple(const std::string& name, std::vector<Value>
   if (name == "bitwise_xor") return arithmetic("^", a, b);
   if (name == "maximum") return extreme(">", a, b);
   if (name == "minimum") return extreme("<", a, b);
+  if (name == "copysign") return by_c_function(name, operands);
+  if (name == "fma" && !is_float) return arithmetic("+", arithmetic("*", a, b), operands[2]);
+  if (name == "fma" && is_instruction(name, a.dtype)) return by_c_function(name, operands);
   if (name == "clamp") return extreme("<", extreme(">", a, b), operands[2]);
   const std::pair<const char*, const char*> comparisons[] = {{"lt", "<"},  {"le", "<="}, {"gt", ">"},
                                                              {"ge", ">="}, {"eq", "=="}, {"ne", "!="}};
@@ -372,12 +428,13 @@ Value Printer::sum_of_product(const ir::Expr& expr, size_t product) {
 
 Value Printer::call(const ir::Expr& expr) {
   if (expr.name == "where") return where(expr);
+  if (expr.name == "elu" && mentions(expr.operands[1], kLane))
+    return value(elu_by_expm1(expr, [](const ir::ExprPtr& expm1) { return expm1; }));
   if (const auto product = fusible_product(expr, contract_); product.has_value()) return sum_of_product(expr, *product);
   std::vector<Value> operands;
   operands.reserve(expr.operands.size());
   for (const ir::ExprPtr& operand : expr.operands) operands.push_back(value(operand));
   if (const std::optional<Value> out = simple(expr.name, operands); out.has_value()) return *out;
-  if (expr.name == "elu" && operands[1].lanes > 1) return each_lane(std::make_shared<const ir::Expr>(expr));
   return by_function({expr.name, operands[0].dtype, operands[0].dtype}, operands, expr.dtype);
 }
 
@@ -451,6 +508,16 @@ Value Printer::where(const ir::Expr& expr) {
 
 // ---- casts ----
 
+bool casts_by_c(DType from, DType to) {
+  if (from == to || from == DType::boolean || to == DType::boolean) return true;
+  const bool from_float = ir::is_float(from), to_float = ir::is_float(to);
+  const bool wraps = from == DType::index && !to_float;
+  const bool widens =
+      !from_float && !to_float && ir::bits_of(to) > ir::bits_of(from) && (ir::is_signed(to) || !ir::is_signed(from));
+  const bool by_f32 = is_half(to) && (from == DType::f32 || is_half(from) || ir::bits_of(from) <= 16);
+  return wraps || widens || (to_float && !is_half(to)) || by_f32;
+}
+
 Value Printer::cast(const ir::Expr& expr) {
   const ir::ExprPtr& operand = expr.operands[0];
   const DType from = operand->dtype, to = expr.dtype;
@@ -461,14 +528,8 @@ Value Printer::cast(const ir::Expr& expr) {
   need_type(is_half(to) ? DType::f32 : to, lanes);
   if (from == DType::boolean) {
     if (lanes > 1) in = {keep(c_mask(in.mask, lanes), in.text + " & 1"), DType::i32, lanes};
-  } else {
-    const bool from_float = ir::is_float(from), to_float = ir::is_float(to);
-    const bool wraps = from == DType::index && !to_float;
-    const bool widens =
-        !from_float && !to_float && ir::bits_of(to) > ir::bits_of(from) && (ir::is_signed(to) || !ir::is_signed(from));
-    const bool by_f32 = is_half(to) && (from == DType::f32 || is_half(from) || ir::bits_of(from) <= 16);
-    const bool exact = (from_float && to_float && !is_half(to)) || (!from_float && to_float && !is_half(to)) || by_f32;
-    if (!wraps && !widens && !exact) return by_function({"", from, to}, {in}, to);
+  } else if (!casts_by_c(from, to)) {
+    return by_function({"", from, to}, {in}, to);
   }
   const std::string type = c_type(to, lanes);
   const std::string text =

@@ -42,12 +42,6 @@ bool varies(const Node& loop) {
 
 }  // namespace
 
-bool needs_kernel(const ir::Expr& expr) {
-  if (expr.kind != Kind::call || expr.dtype == DType::index) return false;
-  const ir::Function* function = ir::find_function(expr.name);
-  return function != nullptr && (function->is_costly() || expr.name == "sqrt" || expr.name == "rsqrt") && expr.name != "elu";
-}
-
 namespace {
 // function(function(a, b), c)
 std::string nested(const char* function, const std::vector<std::string>& values) {
@@ -75,7 +69,22 @@ int Printer::lanes_for(const Node& node) const {
   return static_cast<int>(target_.vector_bytes / bytes);
 }
 
-// Whether a value needs a kernel that is called: then for many elements at once.
+// Whether a kernel computes it, which is called for many elements at once.
+bool Printer::needs_kernel(const ir::Expr& expr) const {
+  if (expr.dtype == DType::index || expr.operands.empty()) return false;
+  const DType from = expr.operands[0]->dtype;
+  if (expr.kind == Kind::cast) return from != DType::index && !casts_by_c(from, expr.dtype);
+  const ir::Function* function = expr.kind == Kind::call ? ir::find_function(expr.name) : nullptr;
+  if (function == nullptr || from == DType::index) return false;
+  if (function->is_costly()) return true;
+  const auto is_one_of = [&](const std::initializer_list<const char*> names) {
+    return std::any_of(names.begin(), names.end(), [&](const char* name) { return expr.name == name; });
+  };
+  if (!ir::is_float(from)) return is_one_of({"div", "bitwise_left_shift", "bitwise_right_shift"});
+  if (is_one_of({"fma", "floor", "ceil", "trunc", "round"})) return !is_instruction(expr.name, from);
+  return is_one_of({"sqrt", "rsqrt"});
+}
+
 bool Printer::calls_functions(const ir::ExprPtr& expr) const {
   bool found = false;
   for_each_expr(expr, [&](const ir::ExprPtr& part) { found = found || needs_kernel(*part); });
@@ -90,8 +99,9 @@ int64_t Printer::strip_bytes(const Node& node) const {
       int64_t bytes = 0;
       for_each_expr(store.value, [&](const ir::ExprPtr& part) {
         if (!needs_kernel(*part)) return;
-        bytes += kStrip * bytes_of(part->dtype);
-        for (const ir::ExprPtr& operand : part->operands) bytes += kStrip * bytes_of(operand->dtype);
+        const int64_t least = part->name == "elu" ? 4 : 1;  // elu_by_expm1()
+        bytes += kStrip * std::max(least, bytes_of(part->dtype));
+        for (const ir::ExprPtr& operand : part->operands) bytes += kStrip * std::max(least, bytes_of(operand->dtype));
       });
       most = std::max(most, bytes);
     }
@@ -349,11 +359,54 @@ ir::ExprPtr Printer::without_calls(const ir::ExprPtr& expr, const ir::ExprPtr& g
     if (chooses && i == 2) inner = both(guard, ir::make_call("logical_not", {expr->operands[0]}));
     out.operands[i] = without_calls(expr->operands[i], inner, strip);
   }
-  if (expr->kind != Kind::call || ir::find_function(expr->name) == nullptr) return std::make_shared<const ir::Expr>(std::move(out));
-  ir::Expr bare = *expr;
-  for (ir::ExprPtr& operand : bare.operands) operand = zero_of(operand->dtype);
-  if (!calls_functions(std::make_shared<const ir::Expr>(bare))) return std::make_shared<const ir::Expr>(std::move(out));
+  if (!needs_kernel(*expr)) return std::make_shared<const ir::Expr>(std::move(out));
+  if (expr->name == "elu" && (mentions(out.operands[1], strip.loop->name) || (guard != nullptr && has_load(out.operands[1]))))
+    return elu_by_expm1(out, [&](const ir::ExprPtr& expm1) { return call_for_strip(*expm1, guard, strip); });
   return call_for_strip(out, guard, strip);
+}
+
+// The elements of a load, where they lie one after the other as a kernel takes them, but for their alignment.
+std::optional<std::string> Printer::elements_in_memory(const ir::ExprPtr& operand, const Strip& strip) {
+  if (operand->kind != Kind::load || operand->dtype == DType::boolean) return std::nullopt;
+  const std::string& buffer = operand->name;
+  const bool is_elsewhere = registers_.count(buffer) + arrays_.count(buffer) + accumulators_.count(buffer) != 0;
+  if (buffer[0] != '#' && (is_elsewhere || !bound_.buffers.at(buffer).present)) return std::nullopt;
+  replaced_[strip.loop->name] = strip.base + ir::make_name(kLane);
+  set_lanes(2);
+  const Access place = access(buffer, resolved(operand->operands));
+  set_lanes(1);
+  if (place.lanes != Access::Lanes::next) return std::nullopt;
+  return "&" + element(buffer, place.offset, 1);
+}
+
+// A pointer to an operand's elements.
+std::string Printer::operand_for_strip(const ir::ExprPtr& operand, const ir::ExprPtr& guard, const Strip& strip, bool once) {
+  const bool guards = guard != nullptr && has_load(operand);
+  const std::optional<std::string> elements = guards || once ? std::nullopt : elements_in_memory(operand, strip);
+  const ir::ExprPtr value_expr = guards ? ir::make_call("where", {guard, operand, zero_of(operand->dtype)}) : operand;
+  if (elements.has_value() && operand->name[0] == '#') return *elements;
+  const std::string array = strip_array(operand->dtype);
+  std::string out = array;
+  if (elements.has_value()) {
+    out = fresh("m");
+    line("const void* " + out + " = " + *elements + ";");
+    open("if ((u64)" + out + " % " + std::to_string(bytes_of(operand->dtype)) + " != 0) {");
+    line(out + " = " + array + ";");
+  }
+  over(once ? "1" : strip.length, once ? 1 : strip.lanes, [&](const ir::ExprPtr& at, int lanes) {
+    replaced_[strip.loop->name] = lanes > 1 ? strip.base + at + ir::make_name(kLane) : strip.base + at;
+    set_lanes(lanes);
+    contract_ = strip.contract;
+    Value one = value(resolved(value_expr));
+    contract_ = false;
+    if (lanes > 1) one = widen(one, lanes);
+    set_lanes(lanes);
+    const std::string place = element("#" + array, index_text(at), lanes);
+    line(place + " = " + to_storage(one) + ";");
+    set_lanes(1);
+  });
+  if (elements.has_value()) close();
+  return out;
 }
 
 // A call whose operands are the same all along is made for one element.
@@ -362,29 +415,16 @@ ir::ExprPtr Printer::call_for_strip(const ir::Expr& call, const ir::ExprPtr& gua
   const bool once = std::none_of(call.operands.begin(), call.operands.end(), [&](const ir::ExprPtr& operand) {
     return mentions(operand, strip.loop->name) || (guard != nullptr && has_load(operand));
   });
-  const std::string length = once ? "1" : strip.length;
-  for (const ir::ExprPtr& operand : call.operands) {
-    const bool guards = guard != nullptr && has_load(operand);
-    const ir::ExprPtr value_expr = guards ? ir::make_call("where", {guard, operand, zero_of(operand->dtype)}) : operand;
-    const std::string array = strip_array(operand->dtype);
-    pointers.push_back(array);
-    over(length, once ? 1 : strip.lanes, [&](const ir::ExprPtr& at, int lanes) {
-      replaced_[strip.loop->name] = lanes > 1 ? strip.base + at + ir::make_name(kLane) : strip.base + at;
-      set_lanes(lanes);
-      contract_ = strip.contract;
-      Value one = value(resolved(value_expr));
-      contract_ = false;
-      if (lanes > 1) one = widen(one, lanes);
-      set_lanes(lanes);
-      const std::string place = element("#" + array, index_text(at), lanes);
-      line(place + " = " + to_storage(one) + ";");
-      set_lanes(1);
-    });
-  }
+  const size_t alphas = call.name == "elu" ? 1 : 0;
+  for (size_t i = 0; i + alphas < call.operands.size(); ++i)
+    pointers.push_back(operand_for_strip(call.operands[i], guard, strip, once));
   pointers.resize(3, "0");
+  const std::string alpha = alphas == 0 ? "0" : value(resolved(call.operands[1])).text;
+  const DType from = call.operands[0]->dtype;
+  const CFunction function = call.kind == Kind::cast ? CFunction{"", from, call.dtype} : CFunction{call.name, from, from};
   const std::string out = strip_array(call.dtype);
-  line("H->call(H->functions[" + std::to_string(function_number({call.name, call.operands[0]->dtype, call.operands[0]->dtype})) +
-       "], " + join(pointers, ", ") + ", " + out + ", " + length + ", 0);");
+  line("H->call(H->functions[" + std::to_string(function_number(function)) + "], " + join(pointers, ", ") + ", " + out + ", " +
+       (once ? "1" : strip.length) + ", " + alpha + ");");
   return ir::make_load("#" + out, call.dtype, {once ? ir::make_integer(0) : ir::make_name(strip.loop->name) - strip.base});
 }
 

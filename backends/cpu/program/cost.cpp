@@ -122,7 +122,7 @@ class Counter {
     const ir::Function* const found = expr.kind == Kind::call ? ir::find_function(expr.name) : nullptr;
     if (found != nullptr && found->is_costly()) {
       const double each = kAddition * found->cost * width(expr.operands[0]->dtype) * function_;
-      if (!is_vector_ || !needs_kernel(expr)) return kCall + each;
+      if (!is_vector_) return kCall + each;
       if (along(expr.operands, *around_.back())) return each;
       return (kCall + each) / std::clamp(trips_of(*around_.back(), numbers_), 1.0, kStrip);  // once for a whole strip
     }

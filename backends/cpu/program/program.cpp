@@ -163,9 +163,9 @@ Lowered lowered_text(std::string_view text) {
 
 CTarget c_target(const Instance& instance) {
   const std::string_view target = instance.target;
-  if (target == "amx" || target.starts_with("avx512")) return {64, true};
-  if (target == "avx2") return {32, true};
-  return {16, target == "neon"};
+  if (target == "amx" || target.starts_with("avx512")) return {64, true, true};
+  if (target == "avx2") return {32, true, true};
+  return {16, target == "neon", target == "neon" || target == "sse4"};
 }
 
 std::vector<std::string> c_flags(bool contracts) {
@@ -199,6 +199,7 @@ std::shared_ptr<Programs::Known> Programs::read(std::string_view text) {
   }
   auto known = std::make_shared<Known>();
   known->lowered = lowered_text(text);
+  known->direct = without_copies(known->lowered);
   std::shared_ptr<Known> dropped;  // freed without the lock
   const std::lock_guard hold(programs_lock());
   dropped = known_.keep(key, known);
@@ -206,7 +207,7 @@ std::shared_ptr<Programs::Known> Programs::read(std::string_view text) {
 }
 
 Programs::Compiled Programs::compile(const Instance& instance, Known* known, const Bound& bound, bool asks) {
-  const std::string layout = layout_of(bound);
+  const std::string layout = layout_of(bound) + (bound.lowered == &known->lowered ? "" : "!");
   Compiled out;
   {
     const std::lock_guard hold(programs_lock());
@@ -227,8 +228,9 @@ std::unique_ptr<Plan> plan_program(const Instance& instance, std::string_view te
   try {
     const int forced = forced_kernel(sig, kProgramKernels);
     const std::shared_ptr<Programs::Known> known = instance.programs->read(text);
-    const Bound bound = bind(known->lowered, sig);
+    Bound bound = bind(known->lowered, sig);
     if (forced == kInterpreter || (forced < 0 && !CCompiler::is_present())) return plan_interpreter(instance, bound);
+    if (known->direct.has_value() && is_small_without_copies(*known->direct, bound)) bound = bind(known->direct->lowered, sig);
     return std::make_unique<CompiledPlan>(instance, bound,
                                           instance.programs->compile(instance, known.get(), bound, asks || bound.is_empty));
   } catch (const Failure& failure) {

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "common/recent.h"
 #include "program/c_source.h"
 #include "program/compile.h"
+#include "program/copies.h"
 
 namespace narrows::cpu {
 
@@ -31,6 +33,7 @@ class Programs {
   };
   struct Known {
     Lowered lowered;
+    std::optional<WithoutCopies> direct;   // for small calls
     std::map<std::string, Kept> compiled;  // by layout
   };
 
