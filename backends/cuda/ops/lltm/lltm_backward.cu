@@ -225,10 +225,18 @@ class LltmBackwardPlan final : public Plan {
                                   "contiguous rows at multiples of 16 bytes");
   }
 
+  // A long sum over the batch is not cut for this, so its tiles alone have to fill a part of the device.
+  static bool fills_with_tiles(const Device& device, const LltmProducts& products) {
+    constexpr LltmTileSize kTile = {128, 256, 32};
+    return std::all_of(products.list, products.list + products.count, [&](const LltmProduct& p) {
+      return !p.to_weights || p.depth <= 1024 || 4 * num_tiles(p, kTile) >= device.multiprocessors;
+    });
+  }
+
   // Products of f32 in parts, if all of them are made so.
   void plan_split(const Device& device, const nw_sig& sig, bool aligned, bool forced) {
     const LltmProducts products = without_bias();
-    if (sizes_.dtype == Dtype::f32 && aligned)
+    if (sizes_.dtype == Dtype::f32 && aligned && (forced || fills_with_tiles(device, products)))
       for (int i = 0; i < products.count; ++i) {
         const LltmGradProduct& of = described_[static_cast<size_t>(i)];
         const auto align = [](const nw_tensor_sig& tensor, int64_t offset) {
