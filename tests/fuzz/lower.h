@@ -89,7 +89,7 @@ inline void lower_and_print(const program::Program& program, size_t choice) {
   const common::Lowered lowered = common::lower(program);
   const common::Bound bound = common::bind(lowered, sig);
   for (const int bytes : {16, 32, 64}) {
-    const cpu::CSource source = cpu::print_c(bound, {bytes, bytes > 16});
+    const cpu::CSource source = cpu::print_c(bound, {.vector_bytes = bytes, .fuses = bytes > 16, .rounds = bytes > 16});
     if (source.text.size() > kMaxText)
       finding("%zu bytes of C of a program of %zu", source.text.size(), program::print(program).size());
   }
