@@ -113,6 +113,18 @@ TEST_CASE("lltm_sequence: every length, in both directions", "[lltm_sequence][le
       }
 }
 
+// A kernel may share the states of a row, and the rows of a batch, among groups that go their own ways through the steps.
+TEST_CASE("lltm_sequence: many states, many rows, many features", "[lltm_sequence][lengths]") {
+  for (const DType dtype : kFloatDTypes)
+    for (const LltmSequence& shape : {LltmSequence{5, 37, 33, 100, false}, {4, 300, 8, 40, true}, {3, 9, 600, 65, true}}) {
+      Rng rng("lltm_sequence many");
+      SequenceCase c{.shape = shape, .dtype = dtype, .batch_first = shape.batch == 37};
+      check_sequence(c, rng);
+      for (int64_t b = 0; b < shape.batch; ++b) c.lengths.push_back(rng.integer(0, shape.steps));
+      check_sequence(c, rng);
+    }
+}
+
 TEST_CASE("lltm_sequence: lengths outside of the sequence count as its ends", "[lltm_sequence][lengths]") {
   for (const bool reverse : {false, true}) {
     Rng rng("lltm_sequence clamped");

@@ -76,6 +76,16 @@ TEST_CASE("lltm_sequence_backward: layers as they are used, and a long sequence"
   check_sequence_backward({.shape = {600, 2, 3, 5}, .dtype = DType::f64, .batch_first = true}, rng);
 }
 
+TEST_CASE("lltm_sequence_backward: many states, many rows", "[lltm_sequence][backward][lengths]") {
+  for (const DType dtype : kFloatDTypes)
+    for (const LltmSequence& shape : {LltmSequence{4, 19, 9, 100, false}, {3, 300, 4, 40, true}}) {
+      Rng rng("lltm_sequence_backward many");
+      SequenceCase c{.shape = shape, .dtype = dtype, .batch_first = shape.batch == 19};
+      for (int64_t b = 0; b < shape.batch; ++b) c.lengths.push_back(rng.integer(0, shape.steps));
+      check_sequence_backward(c, rng);
+    }
+}
+
 TEST_CASE("lltm_sequence_backward: every length, in both directions", "[lltm_sequence][backward][lengths]") {
   for (const DType dtype : kFloatDTypes)
     for (const bool reverse : {false, true})
