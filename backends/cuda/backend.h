@@ -82,7 +82,7 @@ class ForeseenErrors {
 // What a launch is made of.
 struct Grid {
   unsigned blocks, threads;
-  size_t shared;  // dynamic shared memory of a block, in bytes
+  size_t shared;         // dynamic shared memory of a block, in bytes
   bool overlaps;         // see overlap.h
   unsigned cluster = 1;  // blocks that the device starts together, which reach each other's shared memory; 1: none do
 };
