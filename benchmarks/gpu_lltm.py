@@ -6,9 +6,10 @@
                                    [--sequence] [--table FILE]
 
 --kernels times every variant by name. --eager times single calls too, beside torch's operators and beside a CUDA extension for torch
-(lltm_extension.cu; nvcc and ninja compile it in about a minute), with autograd where the package narrows can be imported. --sequence times lltm_sequence beside torch.nn.LSTM, which is cuDNN's and has 4 gates to our 3,
-and beside single calls of lltm in one graph; --table appends its rows to a CSV file. Errors are norms against float64, next to torch's own. Data that fits stays in the L2 for
-both sides. torch runs without TF32. The exit code is 1 if an error is larger than rounding makes it."""
+(lltm_extension.cu; nvcc and ninja compile it in about a minute), with autograd where the package narrows can be imported.
+--sequence times lltm_sequence beside torch.nn.LSTM, which is cuDNN's and has 4 gates to our 3, and beside single calls of lltm in one
+graph; --table appends its rows to a CSV file. Errors are norms against float64, next to torch's own. Data that fits stays in the L2
+for both sides. torch runs without TF32. The exit code is 1 if an error is larger than rounding makes it."""
 
 import argparse
 import ctypes as c
@@ -312,7 +313,7 @@ def compare_sequence(narrows, name, shape, goal, table):
                   f"single calls {single:.2f}  error {own_error:.1e}{'' if right else '  WRONG'}", flush=True)  # fmt: skip
             if table is not None and kernel is None:
                 print(f'"{", ".join(map(str, shape))}",{name},{part},{ran},{peers[part]:.2f},{us:.2f},{peers[part] / us:.2f},{goal},'
-                      f"{single if part == 'forward' else 0:.2f}", file=table)  # fmt: skip
+                      f"{f'{single:.2f}' if part == 'forward' else ''}", file=table)  # fmt: skip
     return wrong
 
 

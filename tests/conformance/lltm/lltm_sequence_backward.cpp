@@ -78,7 +78,7 @@ TEST_CASE("lltm_sequence_backward: layers as they are used, and a long sequence"
 
 TEST_CASE("lltm_sequence_backward: many states, many rows", "[lltm_sequence][backward][lengths]") {
   for (const DType dtype : kFloatDTypes)
-    for (const LltmSequence& shape : {LltmSequence{4, 19, 9, 100, false}, {3, 300, 4, 40, true}}) {
+    for (const LltmSequence& shape : {LltmSequence{4, 19, 9, 100, false}, {3, 300, 4, 40, true}, {3, 9, 4, 200, false}}) {
       Rng rng("lltm_sequence_backward many");
       SequenceCase c{.shape = shape, .dtype = dtype, .batch_first = shape.batch == 19};
       for (int64_t b = 0; b < shape.batch; ++b) c.lengths.push_back(rng.integer(0, shape.steps));

@@ -73,8 +73,8 @@ LltmClusterChoice ask_cluster(decltype(NativeLltm::sequence_cluster) variant, co
   if (forced != kSteps && variant != nullptr && aligned) choice = variant(instance.device(sig), sizes, forced < 0);
   if (forced == kCluster && choice.kernel == nullptr)
     refuse(NW_UNSUPPORTED, -1,
-           "%s: kernel '%s' does not take this call of %s: it needs sm_90, f32, f16 or bf16, at most 256 states, weights that fit "
-           "into 8 multiprocessors, and tensors that are aligned to their elements",
+           "%s: kernel '%s' does not take this call of %s: it needs sm_90 or newer, f32, f16 or bf16, rows, 1 to "
+           "256 states, few features in 16 bits (see docs/internals/cuda.md), and tensors that are aligned to their elements",
            sig.op, kKernels[kCluster], name_of(sizes.step.dtype));
   return choice;
 }

@@ -50,11 +50,11 @@ __device__ __forceinline__ void read_weights(const LltmSequenceBackward& p, int6
 
 // Two warps share the states, four the reduction. The weights are the left operand, 16 states by 8 columns an instruction. A thread
 // reads 16 bytes of a row of the operand, columns 4 * unit to 4 * unit + 3 of 16, for two instructions.
-template <class Element, int RowTiles>
+template <class Element>
 class HalfProducts {
  public:
   using T = Element;
-  static constexpr int kRows = 8 * RowTiles, kColumns = 1, kSplits = 4, kSumsPitch = kStates + 4, kDepthUnit = 16;
+  static constexpr int kRows = 8, kColumns = 1, kSplits = 4, kSumsPitch = kStates + 4, kDepthUnit = 16;
   static constexpr int kMostChunks = 12;  // of 16 columns, of a warp
   // Two rows of 64 bytes touch every bank.
   static __host__ __device__ int pitch(int depth) { return depth + (depth % 32 == 0 ? 16 : 0); }
@@ -82,34 +82,29 @@ class HalfProducts {
 
   __device__ __forceinline__ void multiply(const float* operand, float* sums) const {
     // Each instruction waits for the one before it that has the same sums.
-    float first[2][RowTiles][4] = {}, second[2][RowTiles][4] = {};
+    float first[2][4] = {}, second[2][4] = {};
 #pragma unroll
     for (int j = 0; j < kMostChunks; ++j) {
       const int chunk = split() + j * kSplits;
       if (chunk >= chunks_) break;
+      const float4 x = *reinterpret_cast<const float4*>(operand + group() * pitch_ + chunk * kDepthUnit + unit() * 4);
+      const float b[4] = {x.x, x.y, x.z, x.w};
+      float upper[4], lower[4];
 #pragma unroll
-      for (int n = 0; n < RowTiles; ++n) {
-        const float4 x = *reinterpret_cast<const float4*>(operand + (n * 8 + group()) * pitch_ + chunk * kDepthUnit + unit() * 4);
-        const float b[4] = {x.x, x.y, x.z, x.w};
-        float upper[4], lower[4];
+      for (int i = 0; i < 4; ++i) {
+        upper[i] = __uint_as_float(__float_as_uint(b[i]) & 0xffffe000);
+        lower[i] = is_finite(b[i]) ? b[i] - upper[i] : 0;
+      }
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          upper[i] = __uint_as_float(__float_as_uint(b[i]) & 0xffffe000);
-          lower[i] = is_finite(b[i]) ? b[i] - upper[i] : 0;
-        }
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          multiply_add(first[half][n], weights_[j] + half * 4, upper[half * 2], upper[half * 2 + 1]);
-          multiply_add(second[half][n], weights_[j] + half * 4, lower[half * 2], lower[half * 2 + 1]);
-        }
+      for (int half = 0; half < 2; ++half) {
+        multiply_add(first[half], weights_[j] + half * 4, upper[half * 2], upper[half * 2 + 1]);
+        multiply_add(second[half], weights_[j] + half * 4, lower[half * 2], lower[half * 2 + 1]);
       }
     }
 #pragma unroll
-    for (int n = 0; n < RowTiles; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i)
-        sum_at<HalfProducts>(sums, split(), 0, n * 8 + unit() * 2 + i % 2, tile() * 16 + group() + i / 2 * 8) =
-            add_second(first[0][n][i] + first[1][n][i], second[0][n][i] + second[1][n][i]);
+    for (int i = 0; i < 4; ++i)
+      sum_at<HalfProducts>(sums, split(), 0, unit() * 2 + i % 2, tile() * 16 + group() + i / 2 * 8) =
+          add_second(first[0][i] + first[1][i], second[0][i] + second[1][i]);
   }
 
  private:
@@ -338,8 +333,8 @@ LltmClusterChoice lltm_sequence_backward_cluster(const Device& device, const Llt
   if (device.generation < 90 || batch == 0 || z.step.state == 0 || blocks == 0) return {};
   const LltmClusterChoice made = [&]() -> LltmClusterChoice {
     switch (z.step.dtype) {
-      case Dtype::f16: return choose<HalfProducts<f16, 1>, HalfProducts<f16, 4>>(device, batch, blocks);
-      case Dtype::bf16: return choose<HalfProducts<bf16, 1>, HalfProducts<bf16, 4>>(device, batch, blocks);
+      case Dtype::f16: return choice<HalfProducts<f16>>(device, batch, blocks);
+      case Dtype::bf16: return choice<HalfProducts<bf16>>(device, batch, blocks);
       case Dtype::f32: return choose<FloatProducts<4>, FloatProducts<8>>(device, batch, blocks);
       default: return {};
     }

@@ -9,7 +9,7 @@
 
 namespace narrows::gpu {
 
-// A (steps, batch, columns) tensor of a call; base nullptr: absent. Strides in elements.
+// A (steps, batch, columns) tensor of a call; base nullptr: absent, and its strides are 0. Strides in elements.
 struct Sequence {
   char* base = nullptr;
   int64_t step = 0, row = 0, column = 0;

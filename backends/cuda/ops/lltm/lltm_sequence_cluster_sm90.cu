@@ -54,11 +54,11 @@ __device__ __forceinline__ void read_weights(const LltmSequenceForward& p, int64
 
 // Two warps share the states, four the reduction. The weights are the left operand, 16 states by 16 columns an instruction; a
 // thread has 8 columns of 32, of two states, and reads 16 bytes of a row of the operand for two instructions.
-template <class Element, int RowTiles>
+template <class Element>
 class HalfProducts {
  public:
   using T = Element;
-  static constexpr int kRows = 8 * RowTiles, kColumns = 3, kSplits = 4, kSumsPitch = kStates + 4, kDepthUnit = 32;
+  static constexpr int kRows = 8, kColumns = 3, kSplits = 4, kSumsPitch = kStates + 4, kDepthUnit = 32;
   static constexpr bool kHasInput = true;  // in the operand
   static constexpr int kMostChunks = 5;    // of 32 columns, of a warp
   // Two rows of 64 bytes touch every bank.
@@ -92,29 +92,24 @@ class HalfProducts {
 
   __device__ __forceinline__ void multiply(const T* operand, float* sums) const {
     // Even and odd instructions have sums of their own: each waits for the one before it.
-    float own[2][3][RowTiles][4] = {};
+    float own[2][3][4] = {};
 #pragma unroll
     for (int j = 0; j < kMostChunks; ++j) {
       const int chunk = split() + j * kSplits;
       if (chunk >= chunks_) break;
+      const uint4 b = *reinterpret_cast<const uint4*>(operand + group() * pitch_ + chunk * kDepthUnit + unit() * 8);
 #pragma unroll
-      for (int n = 0; n < RowTiles; ++n) {
-        const uint4 b = *reinterpret_cast<const uint4*>(operand + (n * 8 + group()) * pitch_ + chunk * kDepthUnit + unit() * 8);
-#pragma unroll
-        for (int gate = 0; gate < 3; ++gate) {
-          multiply_add(own[0][gate][n], weights_[j][gate], b.x, b.y);
-          multiply_add(own[1][gate][n], weights_[j][gate] + 4, b.z, b.w);
-        }
+      for (int gate = 0; gate < 3; ++gate) {
+        multiply_add(own[0][gate], weights_[j][gate], b.x, b.y);
+        multiply_add(own[1][gate], weights_[j][gate] + 4, b.z, b.w);
       }
     }
 #pragma unroll
     for (int gate = 0; gate < 3; ++gate)
 #pragma unroll
-      for (int n = 0; n < RowTiles; ++n)
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-          sum_at<HalfProducts>(sums, split(), gate, n * 8 + unit() * 2 + i % 2, tile() * 16 + group() + i / 2 * 8) =
-              own[0][gate][n][i] + own[1][gate][n][i];
+      for (int i = 0; i < 4; ++i)
+        sum_at<HalfProducts>(sums, split(), gate, unit() * 2 + i % 2, tile() * 16 + group() + i / 2 * 8) =
+            own[0][gate][i] + own[1][gate][i];
   }
 
  private:
@@ -456,8 +451,8 @@ LltmClusterChoice lltm_sequence_cluster(const Device& device, const LltmSequence
   const int blocks = cluster_blocks(z.step.state);
   const LltmClusterChoice made = [&]() -> LltmClusterChoice {
     switch (z.step.dtype) {
-      case Dtype::f16: return choose<HalfProducts<f16, 1>, HalfProducts<f16, 4>>(device, z, blocks);
-      case Dtype::bf16: return choose<HalfProducts<bf16, 1>, HalfProducts<bf16, 4>>(device, z, blocks);
+      case Dtype::f16: return choice<HalfProducts<f16>>(device, z, blocks);
+      case Dtype::bf16: return choice<HalfProducts<bf16>>(device, z, blocks);
       case Dtype::f32:
         return z.step.state <= kFewStates ? choose<FloatProducts<4, 4>, FloatProducts<8, 0>>(device, z, blocks)
                                           : choose<FloatProducts<4, 0>, FloatProducts<8, 0>>(device, z, blocks);
