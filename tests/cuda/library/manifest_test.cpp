@@ -25,14 +25,20 @@ const Variants kHopper{"conv1d/wgmma",       "conv1d_backward/wgmma",       "llt
 
 }  // namespace
 
-TEST_CASE("manifest: wgmma runs on Hopper alone, mma from sm_80 on", "[manifest]") {
+TEST_CASE("manifest: wgmma runs on Hopper alone, clusters from Hopper on, mma from sm_80 on", "[manifest]") {
   REQUIRE(unsetenv("NARROWS_CUBLASLT") == 0);
   CHECK(excluded("sm_90").empty());
-  for (const char* arch : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"}) {
+  for (const char* arch : {"sm_100", "sm_103", "sm_110", "sm_120", "sm_121"}) {
     INFO(arch);
     CHECK(excluded(arch) == kHopper);
   }
-  Variants turing = kHopper;
+  Variants ampere = kHopper;
+  ampere.insert({"lltm_sequence/cluster", "lltm_sequence_backward/cluster"});
+  for (const char* arch : {"sm_80", "sm_86", "sm_87", "sm_89"}) {
+    INFO(arch);
+    CHECK(excluded(arch) == ampere);
+  }
+  Variants turing = ampere;
   turing.insert({"conv1d/mma", "conv1d_backward/mma", "lltm/mma", "lltm_backward/mma", "lltm/pipelined"});
   CHECK(excluded("sm_75") == turing);
 }
