@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// lltm_sequence_cluster_sm90.h -- what the kernels of lltm_sequence_cluster.h have in common. A thread has the cells of one state,
-// of every eighth row of its cluster. What all blocks multiply, the operand, lies in the shared memory of each of them, twice: one
-// is read while the next one is written. Each has a barrier that counts the bytes which all blocks send. A block that has got those
-// of a step knows that all others have read the step before: they send only after that. So nothing else has to wait.
+// lltm_sequence_cluster_sm90.h -- what the kernels of lltm_sequence_cluster.h have in common. A thread has the cells of one state
+// in every eighth row of its cluster. All blocks multiply the same operand. Each block has it twice in its shared memory: one is
+// read while the next one is written. Each of the two has a barrier that counts the bytes which all blocks send. A block sends only
+// after it has read the operand before. So the block that got all bytes of a step may overwrite that one, and nothing else has to
+// wait.
 #pragma once
 
 #include <cooperative_groups.h>
