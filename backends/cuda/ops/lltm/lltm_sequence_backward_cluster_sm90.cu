@@ -314,10 +314,9 @@ __global__ void __launch_bounds__(kThreads, 1) lltm_sequence_backward_cluster_ke
 template <class Products>
 LltmClusterChoice choice(const Device& device, int64_t batch, int blocks) {
   const Shape<Products> shape(blocks);
-  const int64_t all = ceil_div(batch, Products::kRows) * blocks;
-  if (!Products::takes(shape.depth) || shape.shared() > device.shared_memory || all > kMaxBlocks) return {};
-  return {kernel_address(lltm_sequence_backward_cluster_kernel<Products>),
-          {static_cast<unsigned>(all), kThreads, shape.shared(), false, static_cast<unsigned>(blocks)}};
+  if (!Products::takes(shape.depth)) return {};
+  return cluster_choice(device, kernel_address(lltm_sequence_backward_cluster_kernel<Products>), batch, Products::kRows, blocks,
+                        shape.shared());
 }
 
 template <class Few, class Many>

@@ -429,13 +429,12 @@ __global__ void __launch_bounds__(kThreads, 1) lltm_sequence_cluster_kernel(Lltm
 template <class Products>
 LltmClusterChoice choice(const Device& device, const LltmSequenceSizes& z, int blocks) {
   const Shape<Products> shape(blocks, z.step.features);
-  if (!Products::takes(shape.depth) || shape.shared() > device.shared_memory) return {};
+  if (!Products::takes(shape.depth)) return {};
   if (Products::kHasInput && z.step.features > InputMover<typename Products::T, Products::kRows>::kMostFeatures) return {};
-  const int64_t all = ceil_div(z.step.batch, Products::kRows) * blocks;
-  if (all > kMaxBlocks) return {};
-  return {kernel_address(lltm_sequence_cluster_kernel<Products>),
-          {static_cast<unsigned>(all), kThreads, shape.shared(), false, static_cast<unsigned>(blocks)},
-          !Products::kHasInput};
+  LltmClusterChoice made = cluster_choice(device, kernel_address(lltm_sequence_cluster_kernel<Products>), z.step.batch,
+                                          Products::kRows, blocks, shape.shared());
+  made.wants_sums = !Products::kHasInput;
+  return made;
 }
 
 template <class Few, class Many>
@@ -446,9 +445,9 @@ LltmClusterChoice choose(const Device& device, const LltmSequenceSizes& z, int b
 }  // namespace
 
 LltmClusterChoice lltm_sequence_cluster(const Device& device, const LltmSequenceSizes& z, bool preferred) {
-  if (device.generation < 90 || z.step.batch == 0 || z.step.state == 0 || cluster_blocks(z.step.state) == 0) return {};
-  if (z.step.features > 1 << 20) return {};  // what 32 bits count
   const int blocks = cluster_blocks(z.step.state);
+  if (device.generation < 90 || z.step.batch == 0 || z.step.state == 0 || blocks == 0) return {};
+  if (z.step.features > 1 << 20) return {};  // what 32 bits count
   const LltmClusterChoice made = [&]() -> LltmClusterChoice {
     switch (z.step.dtype) {
       case Dtype::f16: return choice<HalfProducts<f16>>(device, z, blocks);

@@ -25,6 +25,13 @@ inline int cluster_blocks(int64_t state) {
   return blocks <= kMostClusterBlocks ? blocks : 0;
 }
 
+// A launch for a batch in clusters of `blocks` blocks, each of which has `rows` rows; no kernel: the device has not what it takes.
+inline LltmClusterChoice cluster_choice(const Device& device, const void* kernel, int64_t batch, int rows, int blocks,
+                                        size_t shared) {
+  const int64_t all = ceil_div(batch, rows) * blocks;
+  if (shared > device.shared_memory || all > kMaxBlocks) return {};
+  return {kernel, {static_cast<unsigned>(all), kClusterThreads, shared, false, static_cast<unsigned>(blocks)}};
+}
 // Few rows a cluster make a step short, unless more blocks come of it than run at once.
 inline LltmClusterChoice fewer_rows(const Device& device, const LltmClusterChoice& few, const LltmClusterChoice& many) {
   const bool at_once = few.kernel != nullptr && few.grid.blocks <= static_cast<unsigned>(device.multiprocessors) * 9 / 10;
