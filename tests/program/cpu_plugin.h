@@ -48,12 +48,13 @@ class Plugin {
     nw_error error{};
     if (table_->create(&kHost, &self_, &error) != NW_OK) throw std::runtime_error(error.message);
   }
-  static bool is_usable(nw_error* error) {
+  static int32_t status(nw_error* error) {
     void* self = nullptr;
-    if (table(nullptr)->create(&kHost, &self, error) != NW_OK) return false;
-    table(nullptr)->destroy(self);
-    return true;
+    const int32_t made = table(nullptr)->create(&kHost, &self, error);
+    if (made == NW_OK) table(nullptr)->destroy(self);
+    return made;
   }
+  static bool is_usable(nw_error* error) { return status(error) == NW_OK; }
   ~Plugin() { table_->destroy(self_); }
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
