@@ -34,7 +34,8 @@ class ClusterPlan final : public Plan {
   }
 
   void launch(const nw_call& call) const override {
-    const auto in = [&](uint32_t i) { return Matrix{data<char>(call.inputs[i]), inputs_[i].row, inputs_[i].column}; };
+    const auto given = [&](uint32_t i) { return i < call.num_inputs ? data<char>(call.inputs[i]) : nullptr; };
+    const auto in = [&](uint32_t i) { return Matrix{given(i), inputs_[i].row, inputs_[i].column}; };
     const auto wanted = [&](uint32_t i) { return i < call.num_outputs ? data<char>(call.outputs[i]) : nullptr; };
     const auto state = [&](uint32_t i) { return Matrix{wanted(i), outputs_[i].row, outputs_[i].column}; };
     const auto sequence = [](char* base, const SequenceStrides& s) { return Sequence{base, s.step, s.row, s.column}; };
@@ -48,10 +49,10 @@ class ClusterPlan final : public Plan {
         kernel_, choice_.grid, stream_of(call),
         LltmSequenceForward{
             sizes_.step.batch, sizes_.step.features, sizes_.step.state, sizes_.steps, sizes_.reverse,
-            sequence(data<char>(call.inputs[kInput]), input_), sequence(wanted(kH), sequences_[kH]), saved(kCells), saved(kGates),
-            in(kWeights), product_ != nullptr ? Matrix{} : in(kBias), in(kOldH), in(kOldCell), state(kNewH), state(kNewCell),
+            sequence(given(kInput), input_), sequence(wanted(kH), sequences_[kH]), saved(kCells), saved(kGates), in(kWeights),
+            product_ != nullptr ? Matrix{} : in(kBias), in(kOldH), in(kOldCell), state(kNewH), state(kNewCell),
             product_ == nullptr ? Sequence{} : Sequence{data<char>(&sums), sums.strides[0], sums.strides[1], sums.strides[2]},
-            Lengths{data<char>(call.inputs[kLengths]), lengths_stride_}});
+            Lengths{given(kLengths), lengths_stride_}});
   }
 
  private:
