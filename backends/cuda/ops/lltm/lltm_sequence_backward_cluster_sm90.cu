@@ -183,47 +183,53 @@ class FloatProducts {
 
 // ---- the kernel ----
 
-// What a step reads of a thread's cells; zeros where there is no such step.
+// What the gradients of a cell's gates are multiples of: of the gradients of its h and of its cell. It needs no gradient, so it is
+// computed while these are still made.
+struct CellFactors {
+  float cell, gates[3];
+};
+__device__ __forceinline__ CellFactors cell_factors(const float (&z)[3], float cell) {
+  return {tanh_slope(cell) * sigmoid(z[1]),
+          {elu(z[2]) * sigmoid_slope(z[0]), hyperbolic_tangent(cell) * sigmoid_slope(z[1]), sigmoid(z[0]) * elu_slope(z[2])}};
+}
+
+// What the steps read of a thread's cells, one step after the other; zeros where there is no such step.
 template <class T, int Count>
 class Saved {
  public:
-  float grad_h[Count], cell[Count], z[Count][3];
+  // Of the step that take() was called for.
+  float grad_h[Count];
+  CellFactors factors[Count];
 
   __device__ Saved(const LltmSequenceBackward& p, int64_t row, int64_t state)
       : gate_(p.state * p.gates.column), from_grad_h_(p.grad_h, last(p), !p.reverse, row, state),
         from_cells_(p.cells, last(p), !p.reverse, row, state), from_gates_(p.gates, last(p), !p.reverse, row, state) {}
   static __device__ int64_t last(const LltmSequenceBackward& p) { return p.reverse ? 0 : p.steps - 1; }
 
-  // The next step, which is step `time`.
+  // Begins to read the next step, which is step `time`.
   __device__ __forceinline__ void read(int64_t time, const int64_t (&steps)[Count], bool is_state) {
 #pragma unroll
     for (int j = 0; j < Count; ++j) {
       const bool there = is_state && time < steps[j];
-      grad_h[j] = there && from_grad_h_.is_there() ? widen(*from_grad_h_.row(j)) : 0;
-      cell[j] = there ? widen(*from_cells_.row(j)) : 0;
+      next_grad_h_[j] = there && from_grad_h_.is_there() ? widen(*from_grad_h_.row(j)) : 0;
+      cell_[j] = there ? widen(*from_cells_.row(j)) : 0;
 #pragma unroll
-      for (int i = 0; i < 3; ++i) z[j][i] = there ? from_gates_.row(j)[i * gate_] : 0;
+      for (int i = 0; i < 3; ++i) z_[j][i] = there ? from_gates_.row(j)[i * gate_] : 0;
     }
     from_grad_h_.advance(), from_cells_.advance(), from_gates_.advance();
+  }
+  // What was read last.
+  __device__ __forceinline__ void take() {
+#pragma unroll
+    for (int j = 0; j < Count; ++j) grad_h[j] = next_grad_h_[j], factors[j] = cell_factors(z_[j], cell_[j]);
   }
 
  private:
   int64_t gate_;  // from one gate to the next, in elements
   Walk<const T> from_grad_h_, from_cells_;
   Walk<const float> from_gates_;
+  float next_grad_h_[Count] = {}, cell_[Count] = {}, z_[Count][3] = {};
 };
-
-// The gradients of the gates and of the cell before, from those of the state.
-struct CellGrads {
-  float gates[3], cell;
-};
-__device__ __forceinline__ CellGrads cell_grads(const float (&z)[3], float cell, float grad_h, float grad_cell) {
-  const float out = sigmoid(z[1]);
-  const float d_cell = tanh_slope(cell) * out * grad_h + grad_cell;
-  return {{elu(z[2]) * d_cell * sigmoid_slope(z[0]), hyperbolic_tangent(cell) * grad_h * sigmoid_slope(z[1]),
-           sigmoid(z[0]) * d_cell * elu_slope(z[2])},
-          d_cell};
-}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
@@ -253,14 +259,19 @@ __device__ void run_sequence_backward(const LltmSequenceBackward& p) {
 #pragma unroll
   for (int j = 0; j < kCount; ++j) {
     const bool there = is_state && own.in_batch(j, p.batch);
-    grad_h[j] = there && p.grad_new_h.base != nullptr ? read<T, true>(p.grad_new_h, own.row(j), own.state) : 0;
-    grad_cell[j] = there && p.grad_new_cell.base != nullptr ? read<T, true>(p.grad_new_cell, own.row(j), own.state) : 0;
+    grad_h[j] = there && p.grad_new_h.base != nullptr ? gpu::read<T, true>(p.grad_new_h, own.row(j), own.state) : 0;
+    grad_cell[j] = there && p.grad_new_cell.base != nullptr ? gpu::read<T, true>(p.grad_new_cell, own.row(j), own.state) : 0;
   }
   const auto time_of = [&](int64_t k) { return p.reverse ? p.steps - 1 - k : k; };
   Saved<T, kCount> saved(p, own.row(0), own.state);
   Walk<T> to_h(p.d_h, Saved<T, kCount>::last(p), !p.reverse, own.row(0), own.state);
   Walk<T> to_cell(p.d_cell, Saved<T, kCount>::last(p), !p.reverse, own.row(0), own.state);
-  if (p.steps > 0) saved.read(time_of(p.steps - 1), own.steps, is_state);
+  const auto read = [&](int64_t k) {
+    if (k >= 0) saved.read(time_of(k), own.steps, is_state);
+  };
+  read(p.steps - 1);
+  saved.take();
+  read(p.steps - 2);
   cluster.sync();
 
   for (int64_t k = p.steps; k-- > 0;) {
@@ -274,17 +285,20 @@ __device__ void run_sequence_backward(const LltmSequenceBackward& p) {
       // Rounded as the sums over all steps read them.
       const T h = narrowed<T>(active ? saved.grad_h[j] + grad_h[j] : 0), cell = narrowed<T>(active ? grad_cell[j] : 0);
       if (is_state && own.in_batch(j, p.batch)) *to_h.row(j) = h, *to_cell.row(j) = cell;
-      const CellGrads grads = cell_grads(saved.z[j], saved.cell[j], widen(h), widen(cell));
-      if (active) grad_cell[j] = widen(narrowed<T>(grads.cell));
+      const CellFactors& factors = saved.factors[j];
+      const float d_cell = factors.cell * widen(h) + widen(cell);
+      const float gates[3] = {factors.gates[0] * d_cell, factors.gates[1] * widen(h), factors.gates[2] * d_cell};
+      if (active) grad_cell[j] = widen(narrowed<T>(d_cell));
       float* const states = to_send + j * kWarps * 3 * kStates;
 #pragma unroll
       for (int gate = 0; gate < 3; ++gate) {
-        states[gate * kStates + lane] = active ? grads.gates[gate] : 0;
+        states[gate * kStates + lane] = active ? gates[gate] : 0;
         exchange.send(number, states + gate * kStates, j * kWarps * shape.pitch + gate * shape.held);
       }
     }
     to_h.advance(), to_cell.advance();
-    if (k > 0) saved.read(time_of(k - 1), own.steps, is_state);
+    saved.take();  // of the step before
+    read(k - 2);
     exchange.wait(number);
     products.multiply(operand, sums);
     __syncthreads();

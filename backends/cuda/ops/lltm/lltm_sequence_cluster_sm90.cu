@@ -208,10 +208,8 @@ class InputMover {
 
   __device__ InputMover(const LltmSequenceForward& p, int64_t row0)
       : from_(p.input, p.reverse ? p.steps - 1 : 0, p.reverse, row0 + threadIdx.x / 32, threadIdx.x % 32),
-        column_(32 * p.input.column), features_(static_cast<int>(p.features)),
-        rows_(static_cast<int>(min(p.batch - row0, int64_t{Rows}))), unit_row_(p.input.row),
-        unit_step_(p.reverse ? -p.input.step : p.input.step),
-        units_(reinterpret_cast<const T*>(p.input.base) + (p.reverse ? p.steps - 1 : 0) * p.input.step + row0 * p.input.row) {
+        units_(p.input, p.reverse ? p.steps - 1 : 0, p.reverse, row0 + threadIdx.x / 32, 0), column_(32 * p.input.column),
+        features_(static_cast<int>(p.features)), rows_(static_cast<int>(min(p.batch - row0, int64_t{Rows}))) {
     const int64_t strides = p.input.step | p.input.row | p.features;
     copies_ = p.lengths.base == nullptr && p.input.column == 1 && strides % kUnit == 0 &&
               reinterpret_cast<uintptr_t>(p.input.base) % 16 == 0;
@@ -220,11 +218,12 @@ class InputMover {
   // The next step, which is step `time`; zeros in rows that have not this step. Its operand is not read any more.
   __device__ __forceinline__ void begin(int64_t time, const int64_t (&steps)[kRowsOfWarp], T* operand, int pitch) {
     if (copies_) {
-      const int of_row = features_ / kUnit;
-      for (int i = static_cast<int>(threadIdx.x); i < rows_ * of_row; i += kThreads)
-        copy_16_bytes(shared_address(operand + i / of_row * pitch + i % of_row * kUnit),
-                      units_ + i / of_row * unit_row_ + i % of_row * kUnit);
-      units_ += unit_step_;
+#pragma unroll
+      for (int j = 0; j < kRowsOfWarp; ++j)
+        if (const int row = OwnCells<Rows>::row_of_cluster(j); row < rows_)
+          for (int unit = lane(); unit < features_ / kUnit; unit += 32)
+            copy_16_bytes(shared_address(operand + row * pitch + unit * kUnit), units_.row(j) + unit * kUnit);
+      units_.advance();
       return;
     }
 #pragma unroll
@@ -252,12 +251,10 @@ class InputMover {
  private:
   static constexpr int kUnit = 16 / static_cast<int>(sizeof(T));  // elements
   static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  Walk<const T> from_;
+  Walk<const T> from_, units_;  // of the lane's column; of the first one
   int64_t column_;
   int features_, rows_;
   bool copies_;
-  int64_t unit_row_, unit_step_;
-  const T* units_;
   T moved_[kRowsOfWarp][kColumns];
 };
 
@@ -384,8 +381,6 @@ __device__ void run_sequence(const LltmSequenceForward& p) {
     if constexpr (Products::kHasInput)
       if (goes_on) input.end(input_of(k + 1), shape.pitch);
     __syncthreads();
-    if constexpr (Products::kHasInput)
-      if (k + 2 < p.steps) input.begin(time_of(k + 2), own.steps, input_of(k), shape.pitch);
     float z[kCount][3];
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
@@ -402,6 +397,8 @@ __device__ void run_sequence(const LltmSequenceForward& p) {
       to_send[j * kWarps * kStates + lane] = own.is_there[j] ? narrowed<T>(own.h[j]) : T{};
       exchange.send(k + 1, to_send + j * kWarps * kStates, j * kWarps * shape.pitch);
     }
+    if constexpr (Products::kHasInput)
+      if (k + 2 < p.steps) input.begin(time_of(k + 2), own.steps, input_of(k), shape.pitch);
 #pragma unroll
     for (int j = 0; j < kCount; ++j) own.write_step(j, time < own.steps[j], z[j]);
     own.advance();
