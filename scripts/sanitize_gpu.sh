@@ -8,13 +8,16 @@
 # TOOL: memcheck, racecheck, initcheck or synccheck; else all. FOLDER: a build that has bin/test_cuda and bin/narrows-conform
 # (build/cuda); nothing is compiled. PATTERN: Catch2's; else the whole suite for memcheck and a sample for the others, which are slow.
 # N processes (8) share a tool's tests, each for S seconds at most (1800). Reports are in FOLDER/sanitize. cuBLASLt is left out: its own
-# kernels store in ways that racecheck and initcheck take for mistakes.
+# kernels store in ways that racecheck and initcheck take for mistakes. What racecheck says of lltm_sequence's clusters is told, and no
+# failure: see CLUSTERS.
 #
 # Exit code: 0 silent; 1 something was reported, a test failed or did not end; 2 wrong usage; 3 there is no compute-sanitizer or no GPU.
 set -euo pipefail
 
 readonly SAMPLE='[trap]~[large],calls: a workspace of exactly the size*'
 readonly PLANTED='Invalid __global__'
+# Their barriers count the bytes that other blocks send. racecheck does not follow such barriers, and reports what they order.
+readonly CLUSTERS='lltm_sequence[a-z_]*_cluster_kernel'
 tools=(memcheck racecheck initcheck synccheck)
 jobs=8
 seconds=1800
@@ -73,7 +76,7 @@ check() {
   local tool=$1 tests=$pattern i status bad=0 start=$SECONDS pids=()
   if [ -z "$tests" ] && [ "$tool" != memcheck ]; then tests=$SAMPLE; fi
   for ((i = 0; i < jobs; i++)); do
-    timeout "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 99 "$folder/bin/narrows-conform" --backend cuda \
+    timeout "$seconds" "$sanitizer" --tool "$tool" --print-limit 100000 --error-exitcode 99 "$folder/bin/narrows-conform" --backend cuda \
       --shard-count "$jobs" --shard-index "$i" --allow-running-no-tests ${tests:+"$tests"} >"$reports/$tool.$i.txt" 2>&1 &
     pids+=($!)
   done
@@ -83,6 +86,10 @@ check() {
     if [ "$status" = 0 ] || [ "$status" = 4 ]; then  # 4: all of its tests were skipped
       grep -q 'ERROR SUMMARY: 0 errors' "$reports/$tool.$i.txt" && continue
       grep -q 'RACECHECK SUMMARY: 0 hazards' "$reports/$tool.$i.txt" && continue
+    fi
+    if [ "$status" = 99 ] && only_clusters "$reports/$tool.$i.txt"; then
+      printf '%s, part %d: nothing but hazards within clusters of lltm_sequence\n' "$tool" "$i"
+      continue
     fi
     bad=1
     case $status in
@@ -97,6 +104,11 @@ check() {
   fi
   [ "$bad" = 0 ] || printf 'the reports are %s\n' "$reports/$tool.*.txt"
   [ "$bad" = 0 ] && printf '%s: silent over %d tests, %d s\n' "$tool" "$(count "$tool")" "$((SECONDS - start))"
+}
+
+# Whether the tests of a report passed, and racecheck reported clusters alone.
+only_clusters() {
+  grep -q '^All tests passed' "$1" && grep -q 'Race reported' "$1" && ! grep 'Race reported' "$1" | grep -qvE "$CLUSTERS"
 }
 
 # Of Catch2's last lines: "All tests passed (… in 12 test cases)", "test cases: 12 | …".

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "fast_math.h"
+#include "ops/half_math.h"
 
 namespace narrows::gpu {
 
@@ -46,7 +47,7 @@ constexpr C kExpLimit = sizeof(C) == 4 ? C(87) : C(708);  // exp neither overflo
 // A sum with kShift is rounded to a whole number, which its bits end with as an exponent is stored.
 constexpr float kShift = 12582912 + 127;  // 1.5 * 2^23
 __device__ __forceinline__ float two_to(float shifted) { return __uint_as_float(__float_as_uint(shifted) << 23); }
-constexpr float kLog2E = 1.44269502f, kLog2ELow = 1.92596301e-8f;
+constexpr float kLog2ELow = 1.92596301e-8f;  // of log2(e), what kLog2E lacks
 // s/(s + e) for s = 2^n, e = 2^n * exp(-a) and the whole number n from -126 to 64 that is nearest to log2(exp(a)): a subnormal
 // result is rounded once, and an infinite e gives 0.
 __device__ __forceinline__ float sigmoid(float a) {
@@ -144,12 +145,8 @@ __device__ __forceinline__ float gelu(float a) {
 }
 __device__ __forceinline__ double gelu(double a) { return at_least_far(a) * (0.5 * twice_normal_cdf(a)); }
 
-// ---- what is rounded to 16 bits afterwards needs fewer digits: an error of 2^-16 does not show ----
+// ---- what is rounded to 16 bits afterwards, see half_math.h ----
 
-__device__ __forceinline__ float sigmoid_half(float a) {
-  const float z = __expf(-fabsf(a));
-  return (a < 0 ? z : 1.f) * fast_reciprocal(1.f + z);
-}
 // As normal_tail_ratio, with fewer terms: 2^-18 relative up to a = 14.
 __device__ __forceinline__ float gelu_half(float a) {
   const float x = fminf(fabsf(a), 20), t = (x - 3.2f) * fast_reciprocal(x + 3.2f);
@@ -167,11 +164,6 @@ __device__ __forceinline__ float gelu_tanh_half(float a) {
   return at_least_far(a) * sigmoid_half(a * fmaf(0.0713548162726f, a * a, 1.595769121605731f));
 }
 __device__ __forceinline__ float silu_half(float a) { return at_least_far(a) * sigmoid_half(a); }
-
-__device__ __forceinline__ float tanh_half(float a) {
-  const float x = fabsf(a), far = fmaf(-2.f, fast_reciprocal(fast_exp2(x * (2 * kLog2E)) + 1.f), 1.f);
-  return x < 0.0625f ? a * fmaf(a * a, -1.f / 3, 1.f) : copysignf(far, a);
-}
 
 // Below 1 a polynomial times a, 2^-19 relative; from there on 1 - 2^-(another one times a), 2^-23 of 1.
 __device__ __forceinline__ float erf_half(float a) {

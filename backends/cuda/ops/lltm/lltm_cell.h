@@ -5,6 +5,7 @@
 
 #include "lltm.h"
 #include "ops/bytes.h"
+#include "ops/half_math.h"
 
 namespace narrows::gpu {
 
@@ -93,11 +94,15 @@ template <class A>
 struct Cell {
   A cell, h;
 };
-// From the gates before activation.
-template <class A>
+// From the gates before activation, of a state that is stored as T. An h that is rounded to 16 bits needs fewer digits of its
+// factors; the cell's terms may cancel.
+template <class T, class A>
 __device__ __forceinline__ Cell<A> next_cell(const A (&z)[3], A old_cell) {
   const A cell = old_cell + elu(z[2]) * sigmoid(z[0]);
-  return {cell, hyperbolic_tangent(cell) * sigmoid(z[1])};
+  if constexpr (sizeof(T) == 2)
+    return {cell, tanh_half(cell) * sigmoid_half(z[1])};
+  else
+    return {cell, hyperbolic_tangent(cell) * sigmoid(z[1])};
 }
 
 // The cell of row b and state s from its gates without bias: writes all that is wanted of it.
@@ -110,7 +115,7 @@ __device__ __forceinline__ void update_cell(const LltmForward& p, int64_t b, int
     z[gate] = sums[gate] + bias[gate];
     if (p.gates.base != nullptr) write<A, Aligned>(p.gates, b, gate * p.state + s, z[gate]);
   }
-  const Cell<A> next = next_cell(z, old_cell);
+  const Cell<A> next = next_cell<T>(z, old_cell);
   write<T, Aligned>(p.new_cell, b, s, next.cell);
   write<T, Aligned>(p.new_h, b, s, next.h);
 }

@@ -333,9 +333,11 @@ LltmClusterChoice choice(const Device& device, int64_t batch, int blocks) {
                         shape.shared());
 }
 
-template <class Few, class Many>
+template <class Fewest, class... More>
 LltmClusterChoice choose(const Device& device, int64_t batch, int blocks) {
-  return fewer_rows(device, choice<Few>(device, batch, blocks), choice<Many>(device, batch, blocks));
+  LltmClusterChoice made = choice<Fewest>(device, batch, blocks);
+  ((made = fewer_rows(device, made, choice<More>(device, batch, blocks))), ...);
+  return made;
 }
 
 }  // namespace
@@ -348,7 +350,7 @@ LltmClusterChoice lltm_sequence_backward_cluster(const Device& device, const Llt
     switch (z.step.dtype) {
       case Dtype::f16: return choice<HalfProducts<f16>>(device, batch, blocks);
       case Dtype::bf16: return choice<HalfProducts<bf16>>(device, batch, blocks);
-      case Dtype::f32: return choose<FloatProducts<4>, FloatProducts<8>>(device, batch, blocks);
+      case Dtype::f32: return choose<FloatProducts<1>, FloatProducts<2>, FloatProducts<4>, FloatProducts<8>>(device, batch, blocks);
       default: return {};
     }
   }();

@@ -389,7 +389,7 @@ __device__ void run_sequence(const LltmSequenceForward& p) {
 #pragma unroll
       for (int gate = 0; gate < 3; ++gate)
         z[j][gate] = own.bias[gate] + input_sums.at[j][gate] + sum_of_splits<Products>(sums, gate, row, lane);
-      const Cell<float> made = next_cell(z[j], own.cell[j]);
+      const Cell<float> made = next_cell<T>(z[j], own.cell[j]);
       const bool active = time < own.steps[j];
       own.cell[j] = active ? widen(narrowed<T>(made.cell)) : own.cell[j];
       own.h[j] = active ? widen(narrowed<T>(made.h)) : own.h[j];
@@ -434,9 +434,11 @@ LltmClusterChoice choice(const Device& device, const LltmSequenceSizes& z, int b
   return made;
 }
 
-template <class Few, class Many>
+template <class Fewest, class... More>
 LltmClusterChoice choose(const Device& device, const LltmSequenceSizes& z, int blocks) {
-  return fewer_rows(device, choice<Few>(device, z, blocks), choice<Many>(device, z, blocks));
+  LltmClusterChoice made = choice<Fewest>(device, z, blocks);
+  ((made = fewer_rows(device, made, choice<More>(device, z, blocks))), ...);
+  return made;
 }
 
 }  // namespace
@@ -450,8 +452,8 @@ LltmClusterChoice lltm_sequence_cluster(const Device& device, const LltmSequence
       case Dtype::f16: return choice<HalfProducts<f16>>(device, z, blocks);
       case Dtype::bf16: return choice<HalfProducts<bf16>>(device, z, blocks);
       case Dtype::f32:
-        return z.step.state <= kFewStates ? choose<FloatProducts<4, 4>, FloatProducts<8, 0>>(device, z, blocks)
-                                          : choose<FloatProducts<4, 0>, FloatProducts<8, 0>>(device, z, blocks);
+        if (z.step.state > kFewStates) return choose<FloatProducts<4, 0>, FloatProducts<8, 0>>(device, z, blocks);
+        return choose<FloatProducts<1, 4>, FloatProducts<2, 4>, FloatProducts<4, 4>, FloatProducts<8, 0>>(device, z, blocks);
       default: return {};
     }
   }();

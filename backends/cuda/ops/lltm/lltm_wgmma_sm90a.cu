@@ -252,7 +252,7 @@ __device__ __forceinline__ void update_cells(const LltmForward& p, const Work& w
 #pragma unroll
         for (int gate = 0; gate < 3; ++gate)
           *reinterpret_cast<float2*>(at<float>(p.gates, b, gate * p.state + s)) = {z[0][gate], z[1][gate]};
-      const Cell<float> first = next_cell(z[0], in.old_cell[row].x), second = next_cell(z[1], in.old_cell[row].y);
+      const Cell<float> first = next_cell<T>(z[0], in.old_cell[row].x), second = next_cell<T>(z[1], in.old_cell[row].y);
       write_pair<T>(p.new_cell, b, s, first.cell, second.cell);
       write_pair<T>(p.new_h, b, s, first.h, second.h);
     }
