@@ -20,9 +20,8 @@ struct Shape {
   __host__ __device__ explicit Shape(int blocks) : held(blocks * kStates), depth(3 * held), pitch(Products::pitch(depth)) {}
   __host__ __device__ int operand() const { return Products::kRows * pitch; }  // elements
   __host__ __device__ int sums() const { return Products::kSplits * Products::kRows * Products::kSumsPitch; }
-  // Barriers, gradients to be sent, two operands, sums, weights; while the kernel begins, weights of 16 bits lie in the operands'
-  // place.
-  __host__ __device__ size_t operands_at() const { return 16 + size_t{3} * Products::kRows * kStates * 4; }
+  // Barriers, two operands, sums, weights; while the kernel begins, weights of 16 bits lie in the operands' place.
+  static __host__ __device__ size_t operands_at() { return 16; }
   __host__ __device__ size_t sums_at() const { return operands_at() + size_t{2} * operand() * 4; }
   __host__ __device__ size_t weights_at() const { return sums_at() + size_t{1} * sums() * 4; }
   __host__ size_t shared() const {
@@ -46,7 +45,7 @@ __device__ __forceinline__ void read_weights(const LltmSequenceBackward& p, int6
   move_in_batches<float>(count / kWarps, get, [&](int i, float weight) { put(warp + i * kWarps, lane, weight); });
 }
 
-// ---- 16 bits ----
+// ---- 16 bits, many rows ----
 
 // Two warps share the states, four the reduction. The weights are the left operand, 16 states by 8 columns an instruction. A thread
 // reads 16 bytes of a row of the operand, columns 4 * unit to 4 * unit + 3 of 16, for two instructions.
@@ -124,13 +123,13 @@ class HalfProducts {
   float weights_[kMostChunks][8];
 };
 
-// ---- f32 ----
+// ---- f32, and few rows of 16 bits, whose weights are widened ----
 
 // A thread has four states; a quarter of a warp four columns, a warp every eighth 16 of them.
-template <int Rows>
+template <class Element, int Rows>
 class FloatProducts {
  public:
-  using T = float;
+  using T = Element;
   static constexpr int kRows = Rows, kColumns = 1, kSplits = kWarps, kSumsPitch = kStates, kDepthUnit = 16;
   static __host__ __device__ int pitch(int depth) { return depth; }
   static __host__ __device__ size_t weights_size(int depth) { return static_cast<size_t>(depth) * kStates * 4; }
@@ -140,8 +139,8 @@ class FloatProducts {
   __device__ FloatProducts(const LltmSequenceBackward& p, int64_t state0, const Shape<FloatProducts>& shape, void* weights)
       : chunks_(shape.depth / kDepthUnit), pitch_(shape.pitch), weights_(static_cast<const float4*>(weights)) {
     auto* to = static_cast<float*>(weights);  // [column][state]
-    read_weights<float>(p, state0, shape.held, 0, shape.depth,
-                        [&](int column, int state, float weight) { to[column * kStates + state] = weight; });
+    read_weights<T>(p, state0, shape.held, 0, shape.depth,
+                    [&](int column, int state, float weight) { to[column * kStates + state] = weight; });
   }
 
   __device__ __forceinline__ void multiply(const float* operand, float* sums) const {
@@ -245,7 +244,6 @@ __device__ void run_sequence_backward(const LltmSequenceBackward& p) {
   const Shape<Products> shape(blocks);
   const int64_t row0 = static_cast<int64_t>(blockIdx.x) / blocks * Products::kRows, state0 = int64_t{rank} * kStates;
   char* const base = reinterpret_cast<char*>(shared);
-  float* const to_send = reinterpret_cast<float*>(base + 16) + warp * 3 * kStates;  // of row j: j * kWarps * 3 * kStates on
   float* const operands = reinterpret_cast<float*>(base + shape.operands_at());
   float* const sums = reinterpret_cast<float*>(base + shape.sums_at());
   const Exchange<float> exchange(reinterpret_cast<uint64_t*>(base), blocks * Products::kRows * 3 * kStates * 4, blocks,
@@ -289,12 +287,9 @@ __device__ void run_sequence_backward(const LltmSequenceBackward& p) {
       const float d_cell = factors.cell * widen(h) + widen(cell);
       const float gates[3] = {factors.gates[0] * d_cell, factors.gates[1] * widen(h), factors.gates[2] * d_cell};
       if (active) grad_cell[j] = widen(narrowed<T>(d_cell));
-      float* const states = to_send + j * kWarps * 3 * kStates;
 #pragma unroll
-      for (int gate = 0; gate < 3; ++gate) {
-        states[gate * kStates + lane] = active ? gates[gate] : 0;
-        exchange.send(number, states + gate * kStates, j * kWarps * shape.pitch + gate * shape.held);
-      }
+      for (int gate = 0; gate < 3; ++gate)
+        exchange.send(number, active ? gates[gate] : 0, j * kWarps * shape.pitch + gate * shape.held);
     }
     to_h.advance(), to_cell.advance();
     saved.take();  // of the step before
@@ -348,9 +343,11 @@ LltmClusterChoice lltm_sequence_backward_cluster(const Device& device, const Llt
   if (device.generation < 90 || batch == 0 || z.step.state == 0 || blocks == 0) return {};
   const LltmClusterChoice made = [&]() -> LltmClusterChoice {
     switch (z.step.dtype) {
-      case Dtype::f16: return choice<HalfProducts<f16>>(device, batch, blocks);
-      case Dtype::bf16: return choice<HalfProducts<bf16>>(device, batch, blocks);
-      case Dtype::f32: return choose<FloatProducts<1>, FloatProducts<2>, FloatProducts<4>, FloatProducts<8>>(device, batch, blocks);
+      case Dtype::f16: return choose<FloatProducts<f16, 1>, FloatProducts<f16, 2>, HalfProducts<f16>>(device, batch, blocks);
+      case Dtype::bf16: return choose<FloatProducts<bf16, 1>, FloatProducts<bf16, 2>, HalfProducts<bf16>>(device, batch, blocks);
+      case Dtype::f32:
+        return choose<FloatProducts<float, 1>, FloatProducts<float, 2>, FloatProducts<float, 4>, FloatProducts<float, 8>>(
+            device, batch, blocks);
       default: return {};
     }
   }();

@@ -25,8 +25,8 @@ struct Shape {
   }
   __host__ __device__ int operand() const { return Products::kRows * pitch; }  // elements
   __host__ __device__ int sums() const { return Products::kSplits * 3 * Products::kRows * Products::kSumsPitch; }
-  // Barriers, states to be sent, two operands, sums, weights; while the kernel begins, weights of 16 bits lie in the sums' place.
-  __host__ __device__ size_t operands_at() const { return 16 + static_cast<size_t>(Products::kRows * kStates) * sizeof(T); }
+  // Barriers, two operands, sums, weights; while the kernel begins, weights of 16 bits lie in the sums' place.
+  static __host__ __device__ size_t operands_at() { return 16; }
   __host__ __device__ size_t sums_at() const { return operands_at() + 2 * static_cast<size_t>(operand()) * sizeof(T); }
   __host__ __device__ size_t weights_at() const { return sums_at() + static_cast<size_t>(sums()) * 4; }
   __host__ size_t shared() const { return std::max(weights_at() + Products::weights_size(depth), sums_at() + Products::kFirst); }
@@ -53,12 +53,13 @@ __device__ __forceinline__ void read_weights(const LltmSequenceForward& p, int64
 // ---- 16 bits ----
 
 // Two warps share the states, four the reduction. The weights are the left operand, 16 states by 16 columns an instruction; a
-// thread has 8 columns of 32, of two states, and reads 16 bytes of a row of the operand for two instructions.
-template <class Element>
+// thread has 8 columns of 32, of two states, and reads 16 bytes of a row of the operand for two instructions. These take 8 rows,
+// some of which are zeros where there are fewer.
+template <class Element, int Rows>
 class HalfProducts {
  public:
   using T = Element;
-  static constexpr int kRows = 8, kColumns = 3, kSplits = 4, kSumsPitch = kStates + 4, kDepthUnit = 32;
+  static constexpr int kRows = Rows, kColumns = 3, kSplits = 4, kSumsPitch = kStates + 4, kDepthUnit = 32;
   static constexpr bool kHasInput = true;  // in the operand
   static constexpr int kMostChunks = 5;    // of 32 columns, of a warp
   // Two rows of 64 bytes touch every bank.
@@ -97,7 +98,8 @@ class HalfProducts {
     for (int j = 0; j < kMostChunks; ++j) {
       const int chunk = split() + j * kSplits;
       if (chunk >= chunks_) break;
-      const uint4 b = *reinterpret_cast<const uint4*>(operand + group() * pitch_ + chunk * kDepthUnit + unit() * 8);
+      uint4 b{};
+      if (group() < kRows) b = *reinterpret_cast<const uint4*>(operand + group() * pitch_ + chunk * kDepthUnit + unit() * 8);
 #pragma unroll
       for (int gate = 0; gate < 3; ++gate) {
         multiply_add(own[0][gate], weights_[j][gate], b.x, b.y);
@@ -108,8 +110,8 @@ class HalfProducts {
     for (int gate = 0; gate < 3; ++gate)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        sum_at<HalfProducts>(sums, split(), gate, unit() * 2 + i % 2, tile() * 16 + group() + i / 2 * 8) =
-            own[0][gate][i] + own[1][gate][i];
+        if (const int row = unit() * 2 + i % 2; row < kRows)
+          sum_at<HalfProducts>(sums, split(), gate, row, tile() * 16 + group() + i / 2 * 8) = own[0][gate][i] + own[1][gate][i];
   }
 
  private:
@@ -342,7 +344,6 @@ __device__ void run_sequence(const LltmSequenceForward& p) {
   const Shape<Products> shape(blocks, p.features);
   const int64_t row0 = static_cast<int64_t>(blockIdx.x) / blocks * Products::kRows, state0 = int64_t{rank} * kStates;
   char* const base = reinterpret_cast<char*>(shared);
-  T* const to_send = reinterpret_cast<T*>(base + 16) + warp * kStates;  // of row j: j * kWarps * kStates on
   T* const operands = reinterpret_cast<T*>(base + shape.operands_at());
   float* const sums = reinterpret_cast<float*>(base + shape.sums_at());
   const Exchange<T> exchange(reinterpret_cast<uint64_t*>(base), blocks * Products::kRows * kStates * static_cast<int>(sizeof(T)),
@@ -394,8 +395,7 @@ __device__ void run_sequence(const LltmSequenceForward& p) {
       own.cell[j] = active ? widen(narrowed<T>(made.cell)) : own.cell[j];
       own.h[j] = active ? widen(narrowed<T>(made.h)) : own.h[j];
       if (!goes_on) continue;
-      to_send[j * kWarps * kStates + lane] = own.is_there[j] ? narrowed<T>(own.h[j]) : T{};
-      exchange.send(k + 1, to_send + j * kWarps * kStates, j * kWarps * shape.pitch);
+      exchange.send(k + 1, own.is_there[j] ? narrowed<T>(own.h[j]) : T{}, j * kWarps * shape.pitch);
     }
     if constexpr (Products::kHasInput)
       if (k + 2 < p.steps) input.begin(time_of(k + 2), own.steps, input_of(k), shape.pitch);
@@ -449,8 +449,8 @@ LltmClusterChoice lltm_sequence_cluster(const Device& device, const LltmSequence
   if (z.step.features > 1 << 20) return {};  // what 32 bits count
   const LltmClusterChoice made = [&]() -> LltmClusterChoice {
     switch (z.step.dtype) {
-      case Dtype::f16: return choice<HalfProducts<f16>>(device, z, blocks);
-      case Dtype::bf16: return choice<HalfProducts<bf16>>(device, z, blocks);
+      case Dtype::f16: return choose<HalfProducts<f16, 1>, HalfProducts<f16, 2>, HalfProducts<f16, 8>>(device, z, blocks);
+      case Dtype::bf16: return choose<HalfProducts<bf16, 1>, HalfProducts<bf16, 2>, HalfProducts<bf16, 8>>(device, z, blocks);
       case Dtype::f32:
         if (z.step.state > kFewStates) return choose<FloatProducts<4, 0>, FloatProducts<8, 0>>(device, z, blocks);
         return choose<FloatProducts<1, 4>, FloatProducts<2, 4>, FloatProducts<4, 4>, FloatProducts<8, 0>>(device, z, blocks);

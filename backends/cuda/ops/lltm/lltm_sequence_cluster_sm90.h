@@ -131,15 +131,13 @@ class Exchange {
   __device__ __forceinline__ void begin(int64_t n) const {
     if (threadIdx.x == 0) expect_bytes(barriers_ + place(n) * 8, bytes_);
   }
-  // The warp's 32 elements at `from`; `offset`: elements from those of row 0.
-  __device__ __forceinline__ void send(int64_t n, const T* from, int offset) const {
-    __syncwarp();
-    const uint4 unit = reinterpret_cast<const uint4*>(from)[lane() % kUnits];
+  // The warp's 32 elements, each lane's own; `offset`: elements from those of row 0.
+  __device__ __forceinline__ void send(int64_t n, T own, int offset) const {
+    const uint4 unit = unit_of(own);
     const uint32_t further = place(n) * static_cast<uint32_t>(operand_) + static_cast<uint32_t>(offset) * sizeof(T);
 #pragma unroll
     for (int i = 0; i < kSends; ++i)
       if (sends_[i]) send_16_bytes(to_[i] + further, unit, told_[i] + place(n) * 8);
-    __syncwarp();
   }
   __device__ __forceinline__ void wait(int64_t n) const {
     gpu::wait(barriers_ + place(n) * 8, static_cast<uint32_t>((n - 1) / 2 % 2));
@@ -150,6 +148,21 @@ class Exchange {
   static constexpr int kSends = (kUnits * kMostClusterBlocks + 31) / 32;
   static __device__ int lane() { return static_cast<int>(threadIdx.x) % 32; }
   static __device__ __forceinline__ uint32_t place(int64_t n) { return static_cast<uint32_t>(n % 2); }
+  // The 16 bytes that the lane sends.
+  static __device__ __forceinline__ uint4 unit_of(T own) {
+    constexpr unsigned kAll = 0xffffffff;
+    constexpr int kOfWord = 4 / static_cast<int>(sizeof(T));  // elements
+    uint32_t word;                                            // of this lane's element, and of the next lane's
+    if constexpr (kOfWord == 1) {
+      word = __float_as_uint(own);
+    } else {
+      const uint32_t bits = reinterpret_cast<const uint16_t&>(own);
+      word = bits | __shfl_down_sync(kAll, bits, 1) << 16;
+    }
+    const int first = lane() % kUnits * 4 * kOfWord;
+    return {__shfl_sync(kAll, word, first), __shfl_sync(kAll, word, first + kOfWord), __shfl_sync(kAll, word, first + 2 * kOfWord),
+            __shfl_sync(kAll, word, first + 3 * kOfWord)};
+  }
 
   uint32_t barriers_;
   int bytes_, operand_;
