@@ -125,8 +125,9 @@ class HalfProducts {
 
 // ---- f32, and few rows of 16 bits, whose weights are widened ----
 
-// A thread has four states; a quarter of a warp four columns, a warp every eighth 16 of them.
-template <class Element, int Rows>
+// A thread has four states; a quarter of a warp four columns, a warp every eighth 16 of them: `Held` times 16 have their weights in
+// registers; 0: shared memory has them.
+template <class Element, int Rows, int Held>
 class FloatProducts {
  public:
   using T = Element;
@@ -134,34 +135,32 @@ class FloatProducts {
   static __host__ __device__ int pitch(int depth) { return depth; }
   static __host__ __device__ size_t weights_size(int depth) { return static_cast<size_t>(depth) * kStates * 4; }
   static constexpr int kFirst = 0;
-  static bool takes(int) { return true; }  // the shared memory is the limit
+  static bool takes(int depth) { return Held == 0 || depth <= Held * kWarps * kDepthUnit; }
 
   __device__ FloatProducts(const LltmSequenceBackward& p, int64_t state0, const Shape<FloatProducts>& shape, void* weights)
       : chunks_(shape.depth / kDepthUnit), pitch_(shape.pitch), weights_(static_cast<const float4*>(weights)) {
     auto* to = static_cast<float*>(weights);  // [column][state]
     read_weights<T>(p, state0, shape.held, 0, shape.depth,
-                    [&](int column, int state, float weight) { to[column * kStates + state] = weight; });
+                    [&](int k, int state, float weight) { to[k * kStates + state] = weight; });
+    if constexpr (Held == 0) return;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < Held; ++i)
+      if (const int chunk = warp() + i * kWarps; chunk < chunks_) read(chunk, held_[i]);
   }
 
   __device__ __forceinline__ void multiply(const float* operand, float* sums) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int slice = lane / 8, states = lane % 8;
     float own[Rows][4] = {};
+    if constexpr (Held != 0) {
+#pragma unroll
+      for (int i = 0; i < Held; ++i)
+        if (const int chunk = warp() + i * kWarps; chunk < chunks_) add(operand + column(chunk), held_[i], own);
+    } else {
 #pragma unroll 2
-    for (int chunk = warp; chunk < chunks_; chunk += kWarps) {
-      const int column = chunk * kDepthUnit + slice * 4;
-      float4 w[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) w[i] = weights_[(column + i) * (kStates / 4) + states];
-#pragma unroll
-      for (int row = 0; row < Rows; ++row) {
-        const float4 x = *reinterpret_cast<const float4*>(operand + row * pitch_ + column);
-        const float xs[4] = {x.x, x.y, x.z, x.w};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          own[row][0] = fmaf(xs[i], w[i].x, own[row][0]), own[row][1] = fmaf(xs[i], w[i].y, own[row][1]);
-          own[row][2] = fmaf(xs[i], w[i].z, own[row][2]), own[row][3] = fmaf(xs[i], w[i].w, own[row][3]);
-        }
+      for (int chunk = warp(); chunk < chunks_; chunk += kWarps) {
+        float4 w[4];
+        read(chunk, w);
+        add(operand + column(chunk), w, own);
       }
     }
 #pragma unroll
@@ -171,13 +170,35 @@ class FloatProducts {
         float sum = own[row][i];
         sum += shuffle_xor(sum, 8);
         sum += shuffle_xor(sum, 16);
-        if (slice == i) sum_at<FloatProducts>(sums, warp, 0, row, states * 4 + i) = sum;
+        if (slice() == i) sum_at<FloatProducts>(sums, warp(), 0, row, states() * 4 + i) = sum;
       }
   }
 
  private:
+  static __device__ int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  static __device__ int slice() { return static_cast<int>(threadIdx.x) % 32 / 8; }
+  static __device__ int states() { return static_cast<int>(threadIdx.x) % 8; }
+  static __device__ int column(int chunk) { return chunk * kDepthUnit + slice() * 4; }
+  __device__ __forceinline__ void read(int chunk, float4 (&w)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) w[i] = weights_[(column(chunk) + i) * (kStates / 4) + states()];
+  }
+  __device__ __forceinline__ void add(const float* columns, const float4 (&w)[4], float (&own)[Rows][4]) const {
+#pragma unroll
+    for (int row = 0; row < Rows; ++row) {
+      const float4 x = *reinterpret_cast<const float4*>(columns + row * pitch_);
+      const float xs[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        own[row][0] = fmaf(xs[i], w[i].x, own[row][0]), own[row][1] = fmaf(xs[i], w[i].y, own[row][1]);
+        own[row][2] = fmaf(xs[i], w[i].z, own[row][2]), own[row][3] = fmaf(xs[i], w[i].w, own[row][3]);
+      }
+    }
+  }
+
   int chunks_, pitch_;
   const float4* weights_;
+  float4 held_[Held == 0 ? 1 : Held][4];
 };
 
 // ---- the kernel ----
@@ -335,6 +356,12 @@ LltmClusterChoice choose(const Device& device, int64_t batch, int blocks) {
   return made;
 }
 
+// One or two rows of up to 128 states, whose weights fit into registers, else more rows.
+template <class T, class... More>
+LltmClusterChoice few_rows(const Device& device, int64_t batch, int blocks) {
+  return choose<FloatProducts<T, 1, 3>, FloatProducts<T, 2, 3>, More...>(device, batch, blocks);
+}
+
 }  // namespace
 
 LltmClusterChoice lltm_sequence_backward_cluster(const Device& device, const LltmSequenceSizes& z, bool preferred) {
@@ -343,11 +370,9 @@ LltmClusterChoice lltm_sequence_backward_cluster(const Device& device, const Llt
   if (device.generation < 90 || batch == 0 || z.step.state == 0 || blocks == 0) return {};
   const LltmClusterChoice made = [&]() -> LltmClusterChoice {
     switch (z.step.dtype) {
-      case Dtype::f16: return choose<FloatProducts<f16, 1>, FloatProducts<f16, 2>, HalfProducts<f16>>(device, batch, blocks);
-      case Dtype::bf16: return choose<FloatProducts<bf16, 1>, FloatProducts<bf16, 2>, HalfProducts<bf16>>(device, batch, blocks);
-      case Dtype::f32:
-        return choose<FloatProducts<float, 1>, FloatProducts<float, 2>, FloatProducts<float, 4>, FloatProducts<float, 8>>(
-            device, batch, blocks);
+      case Dtype::f16: return few_rows<f16, HalfProducts<f16>>(device, batch, blocks);
+      case Dtype::bf16: return few_rows<bf16, HalfProducts<bf16>>(device, batch, blocks);
+      case Dtype::f32: return few_rows<float, FloatProducts<float, 4, 0>, FloatProducts<float, 8, 0>>(device, batch, blocks);
       default: return {};
     }
   }();
