@@ -4,9 +4,8 @@
 //   elementwise_backward.cpp   the same for elementwise_backward
 //   elementwise_map.{h,cpp}    one kernel over tensors of any strides: which kernel, with which arguments
 //   elementwise_loops.h        the kernels that apply a function to elements; elementwise_sum.h: that sum what it gives
-//   elementwise_functions.h    the functions; elementwise_gradients.h: their derivatives; elementwise_math.h: what both are made
-//   of;
-//                              elementwise_scaled.h: derivatives whose factors leave the range of the dtype
+//   elementwise_functions.h    the functions; elementwise_gradients.h: their derivatives; elementwise_{math,half}.h: what both are
+//                              made of; elementwise_scaled.h: derivatives whose factors leave the range of the dtype
 //   elementwise_{f32,f64,f16,bf16,int,cast,grad_*}.cu  tables of kernels for a dtype; elementwise_widths.cu: forced widths
 #pragma once
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "elementwise_half.h"
 #include "fast_math.h"
-#include "ops/half_math.h"
 
 namespace narrows::gpu {
 
@@ -145,7 +145,7 @@ __device__ __forceinline__ float gelu(float a) {
 }
 __device__ __forceinline__ double gelu(double a) { return at_least_far(a) * (0.5 * twice_normal_cdf(a)); }
 
-// ---- what is rounded to 16 bits afterwards, see half_math.h ----
+// ---- what is rounded to 16 bits afterwards, see elementwise_half.h ----
 
 // As normal_tail_ratio, with fewer terms: 2^-18 relative up to a = 14.
 __device__ __forceinline__ float gelu_half(float a) {

@@ -5,7 +5,7 @@
 
 #include "lltm.h"
 #include "ops/bytes.h"
-#include "ops/half_math.h"
+#include "ops/elementwise/elementwise_half.h"
 
 namespace narrows::gpu {
 

@@ -350,8 +350,9 @@ template <class F, class R, class S, class... A> NW_INLINE R call(A... a) {
 std::string gpu_prelude(bool with_functions) {
   std::string out = kTypes;
   if (!with_functions) return out;
-  for (const char* part : {kLibrary, static_cast<const char*>(kElementwise_math), static_cast<const char*>(kElementwise_functions),
-                           static_cast<const char*>(kElementwise_convert), kCalls})
+  for (const char* part :
+       {kLibrary, static_cast<const char*>(kElementwise_half), static_cast<const char*>(kElementwise_math),
+        static_cast<const char*>(kElementwise_functions), static_cast<const char*>(kElementwise_convert), kCalls})
     out += part;
   return out;
 }

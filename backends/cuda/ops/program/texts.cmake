@@ -2,7 +2,7 @@
 # The functions of elementwise as text, which the run-time compiler of programs reads: narrows_program_texts(FILE) writes the header FILE.
 function(narrows_program_texts file)
   set(parts "// SPDX-License-Identifier: Apache-2.0\n// Made by backends/cuda/ops/program/texts.cmake.\n#pragma once\n")
-  foreach(name IN ITEMS math functions convert)
+  foreach(name IN ITEMS half math functions convert)
     set(source ${PROJECT_SOURCE_DIR}/backends/cuda/ops/elementwise/elementwise_${name}.h)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
     file(READ ${source} text)

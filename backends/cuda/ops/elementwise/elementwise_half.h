@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_math.h -- functions of f32 whose result is rounded to 16 bits afterwards, and so needs fewer digits: an error of 2^-16 of it
-// does not show.
+// elementwise_half.h -- functions of f32 whose result is rounded to 16 bits afterwards, and so needs fewer digits: an error of
+// 2^-16 of it does not show.
 #pragma once
 
 #include "fast_math.h"
