@@ -121,6 +121,9 @@ constexpr double kLarge = sizeof(Lane<V>) == 4 ? 0x1p40 : 0x1p60;  // here 1 + a
 template <class V>
 constexpr double kItself = sizeof(Lane<V>) == 4 ? 0x1p-30 : 0x1p-60;  // here a*a adds no digit to a
 constexpr double kLn2 = 0.693147180559945309417232121458;
+// From here on exp(-a) changes no digit of 1 or of a. Functions take it for anything larger, where that gives the same: a power
+// that is a subnormal number takes a hundred times as long.
+constexpr double kSaturated = 60;
 
 // exp(a)/2 where exp(a) alone may overflow.
 template <class V>
@@ -168,7 +171,8 @@ HWY_INLINE V cosh_(V a) {
 }
 template <class V>
 HWY_INLINE V log1p_(V a) {
-  const V usual = or_itself(a, hn::Abs(a), sleef::log1p_(a));
+  const auto tiny = hn::Lt(hn::Abs(a), set<V>(kItself<V>));  // whose squares may be subnormal numbers
+  const V usual = pick(tiny, a, sleef::log1p_(pick(tiny, set<V>(1), a)));
   const auto far = hn::Gt(a, set<V>(kLarge<V>));
   return any<V>(far) ? pick(far, sleef::log_(a), usual) : usual;
 }
@@ -491,7 +495,7 @@ HWY_INLINE V sigmoid(V a) {  // far from 0 from exp(-|a|), so that neither side 
   const auto near = hn::Le(size, set<V>(K::kExpNear));
   const V usual = hn::Div(one, hn::Add(one, exp_near<-2, K>(a)));
   if (hn::AllTrue(TagOf<V>(), near)) return usual;
-  const V z = exp_(hn::Neg(size));
+  const V saturated = set<V>(kSaturated), z = exp_(hn::Neg(pick(hn::Gt(a, saturated), saturated, size)));
   return pick(near, usual, hn::Div(pick(hn::Lt(a, set<V>(0)), z, one), hn::Add(one, z)));
 }
 // Below -1000 an activation's factor of a is 0 to every digit, and its limit is 0: of -infinity the product would be NaN.
@@ -503,7 +507,8 @@ HWY_INLINE V at_least_far(V a) {
 // a*sigmoid(t) for a t in two parts; sigmoid(t) alone may be subnormal.
 template <class V>
 HWY_INLINE V times_sigmoid(V a, DoubleWord<V> t) {
-  const V one = set<V>(1), size = hn::Abs(t.high), below = hn::Neg(size);
+  const V one = set<V>(1), size = hn::Abs(t.high), saturated = set<V>(kSaturated);
+  const V below = hn::Neg(pick(hn::Gt(t.high, saturated), saturated, size));
   const auto negative = hn::Lt(t.high, set<V>(0));
   const V signed_low = pick(negative, t.low, hn::Neg(t.low));
   const V low = pick(hn::Lt(size, set<V>(1000)), signed_low, set<V>(0));  // beyond, it is noise, and may be NaN
@@ -548,6 +553,9 @@ HWY_INLINE V twice_normal_cdf(V a) {
   if (!any<V>(tail)) return usual;
   return pick(tail, hn::Sub(usual, hn::Mul(usual, hn::Mul(hn::Add(x.high, x.high), x.low))), usual);
 }
+constexpr double kSqrt2 = 1.41421356237309504880168872421;
+template <class K>
+constexpr double kNormalNear = K::kErfcNear * kSqrt2;
 // The normal distribution's tail beyond |a|, erfc(|a|/sqrt(2))/2, and its density times sqrt(2 pi), exp(-a^2/2), within `near`.
 template <class V>
 struct Normal {
@@ -557,7 +565,6 @@ struct Normal {
 template <class S = void, class V>
 HWY_INLINE Normal<V> normal(V a) {
   using K = FitOf<S, V>;
-  constexpr double kSqrt2 = 1.41421356237309504880168872421;
   const V x = hn::Abs(a);
   const DoubleWord<V> s = product(a, a);
   const V e = K::kHalf ? exp_near<-1, K>(s.high) : exp_near<-1, K>(s.high, s.low);
@@ -567,19 +574,27 @@ HWY_INLINE Normal<V> normal(V a) {
     const V slope = hn::Mul(polynomial(K::kErfSmall, hn::Mul(s.high, set<V>(0.5))), set<V>(0.25 * kSqrt2));
     tail = pick(hn::Lt(x, set<V>(0.75)), hn::NegMulAdd(x, slope, set<V>(0.5)), tail);
   }
-  return {tail, e, hn::Le(x, set<V>(K::kErfcNear * kSqrt2))};
+  return {tail, e, hn::Le(x, set<V>(kNormalNear<K>))};
 }
 template <class S = void, class V>
 HWY_INLINE V gelu(V a) {  // a itself where it is positive, less |a| times the tail
-  const Normal<V> n = normal<S>(a);
-  const V usual = hn::NegMulAdd(hn::Abs(a), n.tail, hn::IfThenZeroElse(hn::Lt(a, set<V>(0)), a));
-  if (hn::AllTrue(TagOf<V>(), n.near)) return usual;
-  return pick(n.near, usual, hn::Mul(hn::Mul(at_least_far(a), set<V>(0.5)), twice_normal_cdf(a)));
+  const V size = hn::Abs(a);
+  const auto near = hn::Le(size, set<V>(kNormalNear<FitOf<S, V>>));
+  const bool all_near = hn::AllTrue(TagOf<V>(), near);
+  const Normal<V> n = normal<S>(all_near ? a : pick(near, a, set<V>(1)));
+  const V usual = hn::NegMulAdd(size, n.tail, hn::IfThenZeroElse(hn::Lt(a, set<V>(0)), a));
+  if (all_near) return usual;
+  // Far off it is a or 0, whose sign is that of a.
+  const V limit = set<V>(sizeof(Lane<V>) == 4 ? 15 : 40);
+  const auto known = hn::Or(near, hn::Gt(size, limit));
+  const V found = pick(near, usual, pick(hn::Gt(a, limit), a, hn::And(a, hn::SignBit(TagOf<V>()))));
+  if (hn::AllTrue(TagOf<V>(), known)) return found;
+  return pick(known, found, hn::Mul(hn::Mul(at_least_far(a), set<V>(0.5)), twice_normal_cdf(a)));
 }
 template <class V>
 HWY_INLINE V softplus(V a) {
-  const V zero = set<V>(0);
-  return hn::Add(pick(hn::Gt(a, zero), a, zero), log1p_(exp_(hn::Neg(hn::Abs(a)))));
+  const V zero = set<V>(0), saturated = set<V>(kSaturated), size = pick(hn::Gt(a, saturated), saturated, hn::Abs(a));
+  return hn::Add(pick(hn::Gt(a, zero), a, zero), log1p_(exp_(hn::Neg(size))));
 }
 template <class V>
 HWY_INLINE V logaddexp(V a, V b) {
@@ -587,9 +602,17 @@ HWY_INLINE V logaddexp(V a, V b) {
   const V rest = log1p_(exp_(hn::Neg(hn::Abs(hn::Sub(a, b)))));
   return pick(hn::Eq(a, b), hn::Add(a, set<V>(kLn2)), hn::Add(larger, rest));
 }
+// Far below 0 it is -1.
+template <class V>
+HWY_INLINE V expm1_(V a) {
+  const V saturated = set<V>(-kSaturated);
+  return sleef::expm1_(pick(hn::Lt(a, saturated), saturated, a));
+}
 template <class V>
 HWY_INLINE V elu(V a, V alpha) {
-  return pick(hn::Gt(a, set<V>(0)), a, hn::Mul(alpha, sleef::expm1_(a)));
+  const V zero = set<V>(0);
+  const auto positive = hn::Gt(a, zero);
+  return pick(positive, a, hn::Mul(alpha, expm1_(pick(positive, zero, a))));
 }
 
 // C's fmod, which is exact. Where the quotient has few bits and nothing over- or underflows, by one division and an exact product.

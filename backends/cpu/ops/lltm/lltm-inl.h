@@ -104,7 +104,11 @@ struct LltmMath {
   }
   // Of x <= 0.
   static HWY_INLINE V Exp(V x) { return Exp(Reduce(x)); }
-  static HWY_INLINE V Expm1(V x) { return Expm1(Reduce(x)); }
+  // Far below 0 it is -1, from a power of two that is no subnormal number: these are slow.
+  static HWY_INLINE V Expm1(V x) {
+    const V far = Constant(-64);
+    return Expm1(Reduce(hn::IfThenElse(hn::Lt(x, far), far, x)));
+  }
 
   static HWY_INLINE V Sigmoid(V z) {
     const V e = Exp(NegativeAbs(z));
