@@ -65,11 +65,11 @@ HWY_INLINE void SumLanes(D d, const hn::Vec<D> (&v)[N], A* HWY_RESTRICT sums) {
 #endif
 }
 
-// sums[r * N + n] = the dot product of filter r and column n. Columns end with zeros up to a whole vector; filters do not. Each
-// load of a filter fetches the line `ahead` elements on; of f64 that takes longer than it saves.
+// out[r * out_stride + n] = the dot product of filter r and column n, and bias[r]. Columns end with zeros up to a whole vector;
+// filters do not. Each load of a filter fetches the line `ahead` elements on; of f64 that takes longer than it saves.
 template <int R, int N, class T, class A = Accumulate<T>>
 void Dots(const T* HWY_RESTRICT w, int64_t w_stride, int64_t ahead, const A* HWY_RESTRICT x, int64_t x_stride, int64_t depth,
-          A* HWY_RESTRICT sums) {
+          const A* HWY_RESTRICT bias, A* HWY_RESTRICT out, int64_t out_stride) {
   const hn::ScalableTag<A> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   hn::Vec<decltype(d)> sum[round_up(R * N, 4)];  // as SumLanes() takes them
@@ -82,6 +82,7 @@ void Dots(const T* HWY_RESTRICT w, int64_t w_stride, int64_t ahead, const A* HWY
     HWY_UNROLL(8)
     for (int r = 0; r < R; ++r) {
       const auto filter = load(w + r * w_stride + k);
+      if constexpr (N > 1) HWY_FENCE;  // else GCC reads it again for each column: too many loads
       if constexpr (!std::is_same_v<T, double>) hwy::Prefetch(w + r * w_stride + k + ahead);
       HWY_UNROLL(6)
       for (int n = 0; n < N; ++n) sum[r * N + n] = hn::MulAdd(filter, column[n], sum[r * N + n]);
@@ -90,14 +91,21 @@ void Dots(const T* HWY_RESTRICT w, int64_t w_stride, int64_t ahead, const A* HWY
   int64_t k = 0;
   for (; k + lanes <= depth; k += lanes) add(k, [&](const T* p) HWY_ATTR { return LoadAs(d, p); });
   if (k < depth) add(k, [&](const T* p) HWY_ATTR { return LoadStrided(d, p, 1, depth - k); });
+  HWY_ALIGN A sums[round_up(R * N, 4)];
   SumLanes(d, sum, sums);
+  HWY_UNROLL(8)
+  for (int r = 0; r < R; ++r) {
+    HWY_UNROLL(6)
+    for (int n = 0; n < N; ++n) out[r * out_stride + n] = sums[r * N + n] + bias[r];
+  }
 }
 
 template <class T>
-using DotsFn = void (*)(const T*, int64_t, int64_t, const Accumulate<T>*, int64_t, int64_t, Accumulate<T>*);
+using DotsFn = void (*)(const T*, int64_t, int64_t, const Accumulate<T>*, int64_t, int64_t, const Accumulate<T>*, Accumulate<T>*,
+                        int64_t);
 
 // Columns of a tile of eight filters.
-inline constexpr int kMostColumnsOfEight = kManyRegisters ? 2 : 1;
+inline constexpr int kMostColumnsOfEight = kManyRegisters ? 3 : 1;
 
 // By filters (1, 2, 4 and, of fewer columns, 8) and columns.
 template <int R, class T, int... N>
@@ -183,9 +191,12 @@ class DotsTask {
   void Run(int64_t begin, int64_t end, int64_t first, int64_t columns) {
     if constexpr (HWY_TARGET == HWY_AVX3 && std::is_same_v<T, A>)
       if (across_) return RunAcross(begin, end, columns);
+    const bool of_one = first % c_.length + columns <= c_.length;  // example
+    placed_ = of_one && c_.out_position == 1;
+    const bool gathered = of_one && GatherSquares(first / c_.length, first % c_.length, columns);
     for (int64_t i = 0; i < columns; ++i) {
       const int64_t n = (first + i) / c_.length, q = (first + i) % c_.length;
-      Gather(n, q, columns_ + i * stride_);
+      if (!gathered) Gather(n, q, columns_ + i * stride_);
       offsets_[i] = n * c_.out_batch + q * c_.out_position;
     }
     const int64_t most = columns <= kMostColumnsOfEight ? 8 : 4;
@@ -198,6 +209,30 @@ class DotsTask {
   }
 
  private:
+  // What filters of one tap meet for outputs of one example that lie side by side and are inside. False: it is not so.
+  bool GatherSquares([[maybe_unused]] int64_t n, [[maybe_unused]] int64_t q, [[maybe_unused]] int64_t columns) const {
+#if HWY_TARGET != HWY_SCALAR
+    constexpr auto kSide = static_cast<int64_t>(kBlock<A>);
+    const int64_t first = q + c_.origin;
+    if (c_.taps != 1 || c_.step * c_.in_position != 1 || first < 0 || first + columns > c_.extent) return false;
+    if (columns < kSide || c_.ins < kSide) return false;
+    const hn::CappedTag<A, kSide> d;
+    const T* base = in_ + n * c_.in_batch + first;
+    for (int64_t step = 0; step < c_.ins; step += kSide) {
+      const int64_t c = std::min(step, c_.ins - kSide);  // the last squares cover some again
+      const T* channel[kSide];
+      for (int64_t i = 0; i < kSide; ++i) channel[i] = base + (c + i) * c_.in_channel;
+      for (int64_t i = 0; i < columns; i += kSide) {
+        const int64_t from = std::min(i, columns - kSide);
+        TransposeSquare<T>(d, channel, from, columns_ + from * stride_ + c, stride_);
+      }
+    }
+    for (int64_t i = 0; i < columns; ++i) std::fill(columns_ + i * stride_ + c_.ins, columns_ + (i + 1) * stride_, A{0});
+    return true;
+#else
+    return false;
+#endif
+  }
   // What the taps of output (n, q) meet, in the order of a filter's taps.
   void Gather(int64_t n, int64_t q, A* dst) const {
     const int64_t first = q * c_.step + c_.origin;
@@ -221,15 +256,19 @@ class DotsTask {
   }
 
   void Compute(int64_t m, int64_t rows, int64_t begin, int64_t end) const {
-    HWY_ALIGN A sums[24];
-    const int64_t columns = end - begin;
-    const int64_t w_stride = rows > 1 ? c_.w_out : 0;
-    ChooseDots<T>(rows, columns)(w_ + m * c_.w_out, w_stride, NextTile(rows), columns_ + begin * stride_, stride_, depth_, sums);
-    for (int64_t r = 0; r < rows; ++r) {
-      const A bias = Bias(m + r);
-      T* row = out_ + (m + r) * c_.out_channel;
-      for (int64_t i = 0; i < columns; ++i) write(row + offsets_[begin + i], sums[r * columns + i] + bias);
-    }
+    HWY_ALIGN A sums[24], bias[8];
+    for (int64_t r = 0; r < rows; ++r) bias[r] = Bias(m + r);
+    const int64_t columns = end - begin, w_stride = rows > 1 ? c_.w_out : 0;
+    T* const out = out_ + m * c_.out_channel;
+    const auto dots = ChooseDots<T>(rows, columns);
+    const auto run = [&](A* to, int64_t stride) {
+      dots(w_ + m * c_.w_out, w_stride, NextTile(rows), columns_ + begin * stride_, stride_, depth_, bias, to, stride);
+    };
+    if constexpr (std::is_same_v<T, A>)
+      if (placed_) return run(out + offsets_[begin], rows > 1 ? c_.out_channel : 0);
+    run(sums, columns);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t i = 0; i < columns; ++i) write(out + r * c_.out_channel + offsets_[begin + i], sums[r * columns + i]);
   }
 
   // ---- vectors across outputs: all columns, of one example ----
@@ -298,8 +337,9 @@ class DotsTask {
   const Correlation& c_;
   const int64_t depth_, stride_;
   const bool across_;
-  A* columns_;        // gathered
-  int64_t* offsets_;  // of each column's outputs
+  bool placed_ = false;  // a filter's outputs lie side by side
+  A* columns_;           // gathered
+  int64_t* offsets_;     // of each column's outputs
   const T *in_, *w_, *bias_ = nullptr;
   T* out_;
 };
