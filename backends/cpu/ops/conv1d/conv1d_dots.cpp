@@ -38,6 +38,14 @@ template <class D>
 HWY_INLINE hn::Vec<D> AddPairs(D d, hn::Vec<D> a, hn::Vec<D> b) {
   return hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
 }
+
+// Four vectors' blocks of four elements, added: lane i of a block has the sum of that block of the i-th one.
+template <class D>
+HWY_INLINE hn::Vec<D> AddFours(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> c, hn::Vec<D> e) {
+  const hn::Repartition<double, D> pairs;
+  const auto ab = hn::BitCast(pairs, AddPairs(d, a, b)), ce = hn::BitCast(pairs, AddPairs(d, c, e));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, ab, ce)), hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce)));
+}
 #endif
 
 // sums[i] = the sum of v[i]'s lanes, for a block of 16 bytes of sums at a time: a tree for each, of which all share the steps.
@@ -52,14 +60,10 @@ HWY_INLINE void SumLanes(D d, const hn::Vec<D> (&v)[N], A* HWY_RESTRICT sums) {
   const hn::CappedTag<A, kSums> block;
   HWY_UNROLL(12)
   for (int i = 0; i < N; i += kSums) {
-    const auto first = AddPairs(d, v[i], v[i + 1]);
     if constexpr (kSums == 2) {
-      hn::StoreU(SumOfBlocks(d, first), block, sums + i);
+      hn::StoreU(SumOfBlocks(d, AddPairs(d, v[i], v[i + 1])), block, sums + i);
     } else {
-      const hn::Repartition<double, D> pairs;
-      const auto a = hn::BitCast(pairs, first), b = hn::BitCast(pairs, AddPairs(d, v[i + 2], v[i + 3]));
-      const auto sum = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, a, b)), hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)));
-      hn::StoreU(SumOfBlocks(d, sum), block, sums + i);
+      hn::StoreU(SumOfBlocks(d, AddFours(d, v[i], v[i + 1], v[i + 2], v[i + 3])), block, sums + i);
     }
   }
 #endif
@@ -124,55 +128,85 @@ DotsFn<T> ChooseDots(int64_t rows, int64_t columns) {
 
 // ---- vectors across a filter's outputs ----
 
-// sums[r * V * lanes + i] = the sum of filter r and output i. x has a row of V vectors for each of a filter's taps. With one vector
-// each sum is kept in two parts, of even and of odd taps, so that enough multiply-adds run at once to hide their latency.
+// A vector holds four outputs: of each the products of a block of 16 bytes of the depth, which are added at the end. One load gives
+// a filter's block to all four, and serves every vector of outputs. With as many outputs as lanes each multiply-add would need a
+// load of its own, and fewer outputs would leave lanes empty.
+inline constexpr int64_t kAcrossOutputs = 4, kMostAcrossOutputs = 16;
+inline constexpr int64_t kAcrossRows = 8;  // of a tile, at most
+constexpr bool HasAcross() { return HWY_TARGET == HWY_AVX3; }
+
+#if HWY_TARGET == HWY_AVX3
+// The first `count` outputs' sums, of V vectors, and a bias.
+template <int V, class D, class A = hn::TFromD<D>>
+HWY_INLINE void StoreAcross(D d, const hn::Vec<D>* sum, A bias, int64_t count, A* HWY_RESTRICT out) {
+  const auto zero = hn::Zero(d), added = hn::Set(d, bias);
+  const auto vector = [&](int v) HWY_ATTR { return v < V ? sum[v < V ? v : 0] : zero; };
+  const auto first = [&](int64_t n) HWY_ATTR { return hn::FirstN(d, static_cast<size_t>(n)); };
+  if constexpr (sizeof(A) == 8) {
+    constexpr int64_t kOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
+    const auto order = hn::SetTableIndices(d, kOrder);
+    const auto low = hn::TableLookupLanes(AddPairs(d, vector(0), vector(1)), order);
+    hn::BlendedStore(hn::Add(low, added), first(count), d, out);
+    if constexpr (V > 2) {
+      const auto high = hn::TableLookupLanes(AddPairs(d, vector(2), vector(3)), order);
+      hn::BlendedStore(hn::Add(high, added), first(count - 8), d, out + 8);
+    }
+  } else {
+    constexpr int32_t kOrder[] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
+    const auto all = AddFours(d, vector(0), vector(1), vector(2), vector(3));
+    hn::BlendedStore(hn::Add(hn::TableLookupLanes(all, hn::SetTableIndices(d, kOrder)), added), first(count), d, out);
+  }
+}
+
+// out[r * out_stride + i] = the sum of filter r and output i < columns, and bias[r]. x has V vectors for each block of a filter.
 template <int R, int V, class A>
-void Across(const A* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, int64_t depth, A* HWY_RESTRICT sums) {
-  constexpr int kParts = V == 1 ? 2 : 1;
+void Across(const A* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, int64_t depth, const A* bias, int64_t columns,
+            A* HWY_RESTRICT out, int64_t out_stride) {
   const hn::ScalableTag<A> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::Vec<decltype(d)> sum[kParts * R * V];
+  constexpr auto kDepths = static_cast<int64_t>(kBlock<A>);
+  hn::Vec<decltype(d)> sum[R * V];
   HWY_UNROLL(16)
   for (auto& s : sum) s = hn::Zero(d);
-  const auto add = [&](int64_t k, int part) HWY_ATTR {
+  const auto add = [&](auto block_of) HWY_ATTR {
     hn::Vec<decltype(d)> row[V];
-    HWY_UNROLL(2)
-    for (int v = 0; v < V; ++v) row[v] = hn::Load(d, x + (k * V + v) * lanes);
+    HWY_UNROLL(4)
+    for (int v = 0; v < V; ++v) row[v] = hn::Load(d, x + v * lanes);
     HWY_UNROLL(8)
     for (int r = 0; r < R; ++r) {
-      const auto filter = hn::Set(d, w[r * w_stride + k]);
-      HWY_UNROLL(2)
-      for (int v = 0; v < V; ++v) {
-        auto& to = sum[(part * R + r) * V + v];
-        to = hn::MulAdd(filter, row[v], to);
-      }
+      const auto filter = hn::LoadDup128(d, block_of(r));
+      HWY_UNROLL(4)
+      for (int v = 0; v < V; ++v) sum[r * V + v] = hn::MulAdd(filter, row[v], sum[r * V + v]);
     }
   };
   int64_t k = 0;
-  for (; k + kParts <= depth; k += kParts) {
-    HWY_UNROLL(2)
-    for (int part = 0; part < kParts; ++part) add(k + part, part);
+  for (; k + kDepths <= depth; k += kDepths, x += V * lanes) {
+    const A *upper = w + k, *lower = R > 4 ? upper + 4 * w_stride : upper;
+    asm("" : "+r"(upper), "+r"(lower));  // compilers make a pointer of each row, and have no registers for them
+    add([&](int r) HWY_ATTR { return r < 4 ? upper + r * w_stride : lower + (r - 4) * w_stride; });
   }
-  if (k < depth) add(k, 0);
-  HWY_UNROLL(16)
-  for (int i = 0; i < R * V; ++i)
-    hn::Store(kParts == 2 ? hn::Add(sum[i], sum[i + (kParts - 1) * R * V]) : sum[i], d, sums + i * lanes);
-}
-inline constexpr int64_t kAcrossRows = 8;  // of a tile
-template <class A>
-using AcrossFn = void (*)(const A*, int64_t, const A*, int64_t, A*);
-template <int V, class A>
-AcrossFn<A> ChooseAcross(int64_t rows) {
-  return rows == 8 ? Across<8, V, A> : rows == 4 ? Across<4, V, A> : rows == 2 ? Across<2, V, A> : Across<1, V, A>;
+  if (k < depth) {
+    HWY_ALIGN A last[R * kDepths] = {};
+    for (int64_t r = 0; r < R; ++r) std::copy(w + r * w_stride + k, w + r * w_stride + depth, last + r * kDepths);
+    add([&](int r) HWY_ATTR { return last + r * kDepths; });
+  }
+  HWY_UNROLL(8)
+  for (int r = 0; r < R; ++r) StoreAcross<V>(d, sum + r * V, bias[r], columns, out + r * out_stride);
 }
 
-// Lanes of a vector across outputs; 0: there are no such kernels.
-int64_t AcrossLanes(Dtype dtype) {
-  if (HWY_TARGET != HWY_AVX3) return 0;
-  return dtype == Dtype::f32   ? static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()))
-         : dtype == Dtype::f64 ? static_cast<int64_t>(hn::Lanes(hn::ScalableTag<double>()))
-                               : 0;
+template <class A>
+using AcrossFn = void (*)(const A*, int64_t, const A*, int64_t, const A*, int64_t, A*, int64_t);
+template <int R, class A>
+AcrossFn<A> ChooseAcross(int64_t vectors) {
+  return vectors == 1 ? Across<R, 1, A> : vectors == 2 ? Across<R, 2, A> : vectors == 3 ? Across<R, 3, A> : Across<R, 4, A>;
 }
+// Sums fill the registers: of eight filters by up to three vectors, or of four by four.
+template <class A>
+AcrossFn<A> ChooseAcross(int64_t rows, int64_t vectors) {
+  if (rows == 8) return vectors == 1 ? Across<8, 1, A> : vectors == 2 ? Across<8, 2, A> : Across<8, 3, A>;
+  return rows == 4 ? ChooseAcross<4, A>(vectors) : rows == 2 ? ChooseAcross<2, A>(vectors) : ChooseAcross<1, A>(vectors);
+}
+#endif
 
 // Some filters of a group by some of its columns.
 template <class T, class A = Accumulate<T>>
@@ -189,8 +223,10 @@ class DotsTask {
 
   // Filters begin up to end, by that many columns from first on.
   void Run(int64_t begin, int64_t end, int64_t first, int64_t columns) {
-    if constexpr (HWY_TARGET == HWY_AVX3 && std::is_same_v<T, A>)
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (std::is_same_v<T, A>)
       if (across_) return RunAcross(begin, end, columns);
+#endif
     const bool of_one = first % c_.length + columns <= c_.length;  // example
     placed_ = of_one && c_.out_position == 1;
     const bool gathered = of_one && GatherSquares(first / c_.length, first % c_.length, columns);
@@ -271,59 +307,73 @@ class DotsTask {
       for (int64_t i = 0; i < columns; ++i) write(out + r * c_.out_channel + offsets_[begin + i], sums[r * columns + i]);
   }
 
+#if HWY_TARGET == HWY_AVX3
   // ---- vectors across outputs: all columns, of one example ----
 
   void RunAcross(int64_t begin, int64_t end, int64_t columns) {
     PackRows(columns);
-    const bool one = stride_ == AcrossLanes(sizeof(A) == 4 ? Dtype::f32 : Dtype::f64);
+    const int64_t vectors = stride_ / kAcrossOutputs, most = vectors < 4 ? kAcrossRows : 4;
+    const bool in_place = c_.out_position == 1;
+    HWY_ALIGN A sums[kAcrossRows * kMostAcrossOutputs], bias[kAcrossRows];
     for (int64_t m = begin, rows; m < end; m += rows) {
-      for (rows = kAcrossRows; rows > end - m;) rows /= 2;
-      HWY_ALIGN A sums[kAcrossRows * 2 * hn::MaxLanes(hn::ScalableTag<A>())];
-      const auto run = one ? ChooseAcross<1, A>(rows) : ChooseAcross<2, A>(rows);
-      run(w_ + m * c_.w_out, rows > 1 ? c_.w_out : 0, columns_, depth_, sums);
-      for (int64_t r = 0; r < rows; ++r) WriteRow(m + r, sums + r * stride_, columns);
+      for (rows = most; rows > end - m;) rows /= 2;
+      for (int64_t r = 0; r < rows; ++r) bias[r] = Bias(m + r);
+      T* const out = out_ + m * c_.out_channel;
+      const int64_t w_stride = rows > 1 ? c_.w_out : 0,
+                    out_stride = in_place ? (rows > 1 ? c_.out_channel : 0) : kMostAcrossOutputs;
+      ChooseAcross<A>(rows, vectors)(w_ + m * c_.w_out, w_stride, columns_, depth_, bias, columns, in_place ? out : sums,
+                                     out_stride);
+      for (int64_t r = 0; !in_place && r < rows; ++r)
+        StoreRow(sums + r * kMostAcrossOutputs, columns, out + r * c_.out_channel, c_.out_position);
     }
   }
-  // A row for each tap of a filter, in their order: what that tap meets for each output, then zeros.
+
+  // For each block of a filter's taps: of each output what they meet, zeros past the last tap.
   void PackRows(int64_t columns) {
-    const hn::ScalableTag<A> d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    constexpr auto kDepths = static_cast<int64_t>(kBlock<A>);
+    HWY_ALIGN A gathered[kDepths][kMostAcrossOutputs];
+    const A* row[kDepths];
+    const int64_t last = c_.origin + (c_.taps - 1) * c_.tap_step;
+    const bool placed = c_.step * c_.in_position == 1 && c_.origin >= 0 && last + columns <= c_.extent;
+    const A* channel = in_ + c_.origin;
     A* dst = columns_;
-    for (int64_t c = 0; c < c_.ins; ++c) {
-      for (int64_t j = 0; j < c_.taps; ++j, dst += stride_) {
-        const int64_t first = j * c_.tap_step + c_.origin, last = first + (columns - 1) * c_.step;
-        const T* channel = in_ + c * c_.in_channel;
-        if (first < 0 || last >= c_.extent) {
-          for (int64_t i = 0, at = first; i < columns; ++i, at += c_.step)
-            dst[i] = at >= 0 && at < c_.extent ? read(channel + at * c_.in_position) : A{0};
-          std::fill(dst + columns, dst + stride_, A{0});
-        } else if (c_.step * c_.in_position == 1) {
-          for (int64_t i = 0; i < stride_; i += lanes)
-            hn::Store(hn::MaskedLoad(FirstOf(d, columns - i), d, channel + first + i), d, dst + i);
+    for (int64_t k = 0, c = 0, j = 0; k < depth_; k += kDepths, dst += kDepths * stride_) {
+      for (int64_t i = 0; i < kDepths; ++i) {
+        if (placed && k + i < depth_) {
+          row[i] = channel + j * c_.tap_step;
         } else {
-          LoadRow(channel + first * c_.in_position, columns > 1 ? c_.step * c_.in_position : 0, columns, dst);
-          std::fill(dst + columns, dst + stride_, A{0});
+          GatherRow(c, j, columns, gathered[i]);
+          row[i] = gathered[i];
+        }
+        if (++j == c_.taps) {
+          j = 0;
+          if (++c < c_.ins) channel += c_.in_channel;
         }
       }
+      PackBlock(row, columns, dst);
     }
   }
-  template <class D>
-  static HWY_INLINE hn::Mask<D> FirstOf(D d, int64_t count) {
-    return hn::FirstN(d, static_cast<size_t>(std::min(count, static_cast<int64_t>(hn::Lanes(d)))));
+  // What a tap meets for each output; zeros past the last channel.
+  void GatherRow(int64_t c, int64_t j, int64_t columns, A* row) const {
+    for (int64_t i = 0, at = j * c_.tap_step + c_.origin; i < columns; ++i, at += c_.step)
+      row[i] = c < c_.ins && at >= 0 && at < c_.extent ? read(in_ + c * c_.in_channel + at * c_.in_position) : A{0};
   }
-  void WriteRow(int64_t m, const A* sums, int64_t columns) const {
-    T* const row = out_ + m * c_.out_channel;
-    const A bias = Bias(m);
+  // What it stores past the last output is stored over by the next block, or lies past the last one.
+  static HWY_INLINE void PackBlock(const A* const* row, int64_t columns, A* HWY_RESTRICT dst) {
     const hn::ScalableTag<A> d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    for (int64_t i = 0; i < columns; i += lanes) {
-      const auto sum = hn::Add(hn::Load(d, sums + i), hn::Set(d, bias));
-      if (c_.out_position == 1)
-        hn::BlendedStore(sum, FirstOf(d, columns - i), d, row + i);
-      else
-        StoreStrided(d, sum, row + i * c_.out_position, c_.out_position, std::min(lanes, columns - i));
+    const auto first = hn::FirstN(d, static_cast<size_t>(columns));
+    if constexpr (kBlock<A> == 2) {
+      const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+      hn::StoreInterleaved2(hn::MaskedLoad(first, d, row[0]), hn::MaskedLoad(first, d, row[1]), d, dst);
+      if (columns <= lanes) return;
+      const auto rest = hn::FirstN(d, static_cast<size_t>(columns - lanes));
+      hn::StoreInterleaved2(hn::MaskedLoad(rest, d, row[0] + lanes), hn::MaskedLoad(rest, d, row[1] + lanes), d, dst + 2 * lanes);
+    } else {
+      const auto load = [&](int i) HWY_ATTR { return hn::MaskedLoad(first, d, row[i]); };
+      hn::StoreInterleaved4(load(0), load(1), load(2), load(3), d, dst);
     }
   }
+#endif
 
   // -0 leaves every sum as it is.
   A Bias(int64_t m) const { return bias_ != nullptr ? read(bias_ + m * c_.bias_stride) : A{-0.0}; }
@@ -363,24 +413,25 @@ namespace narrows::cpu {
 namespace {
 
 HWY_EXPORT(ComputeDots);
-HWY_EXPORT(AcrossLanes);
+HWY_EXPORT(HasAcross);
+using HWY_NAMESPACE::kAcrossOutputs, HWY_NAMESPACE::kMostAcrossOutputs;
 
 constexpr int64_t kFewestRows = 32;              // of a block: each gathers its columns
 constexpr int64_t kMostBytes = 256 << 10;        // of a block's columns: they stay in a core's cache
 constexpr int64_t kMostAcrossBytes = 512 << 10;  // of a block's rows of outputs, which are read in order
+constexpr int64_t kAcrossPadding = 64;           // elements past those rows that are stored to
 constexpr int64_t kFewestColumns = 24;           // of a block, since it reads its filters again
 constexpr int64_t kWidestVector = 16;            // lanes
 
-// Lanes of vectors across a filter's outputs; 0: along the depth is faster, or what a filter meets does not stay in the cache.
-int64_t lanes_across(const Instance& instance, Dtype dtype, const Correlation& c) {
-  const int64_t lanes = NARROWS_DISPATCH(instance, AcrossLanes)(dtype), columns = c.length;
+// Whether vectors go across a filter's outputs; else along the depth is faster, or what a filter meets does not stay in the cache.
+bool goes_across(const Instance& instance, Dtype dtype, const Correlation& c) {
   static const bool measured = is_intel();
-  if (!measured || lanes == 0 || c.batch != 1 || columns > 2 * lanes) return 0;
-  const int64_t width = round_up(columns, lanes);
+  const int64_t columns = c.length, depth = c.ins * c.taps, width = round_up(columns, kAcrossOutputs);
+  if (!measured || size_of(dtype) < 4 || c.batch != 1 || columns > kMostAcrossOutputs) return false;
+  if (depth > kMostAcrossBytes / (width * size_of(dtype)) || !NARROWS_DISPATCH(instance, HasAcross)()) return false;
   // By what was measured: a long sum makes up for lanes that are left empty.
-  const int64_t depth = c.ins * c.taps, parts = depth >= 1024 ? 5 : 7;
-  const bool fills = parts * width <= 8 * columns, stays = depth <= kMostAcrossBytes / (width * size_of(dtype));
-  return fills && stays ? lanes : 0;
+  const int64_t parts = depth >= 2048 ? 5 : depth >= 1024 ? 6 : 7;
+  return columns > 12 || parts * width <= 8 * columns;
 }
 
 }  // namespace
@@ -389,9 +440,8 @@ DotsLayout dots_layout(const Instance& instance, Dtype dtype, const Correlation&
   DotsLayout l{};
   l.dtype = dtype;
   const int64_t columns = c.batch * c.length, depth = c.ins * c.taps;
-  const int64_t lanes = lanes_across(instance, dtype, c);
-  l.across = lanes > 0;
-  l.column_stride = l.across ? round_up(columns, lanes) : round_up(depth, kWidestVector);
+  l.across = goes_across(instance, dtype, c);
+  l.column_stride = l.across ? round_up(columns, kAcrossOutputs) : round_up(depth, kWidestVector);
   const double cost = static_cast<double>(c.groups * c.outs) * static_cast<double>(columns) * static_cast<double>(depth);
   const int64_t wanted = cost < kWorthWaking ? 1 : ceil_div(2 * instance.num_threads(), c.groups);
   l.block_rows = round_up(ceil_div(c.outs, std::clamp<int64_t>(c.outs / kFewestRows, 1, wanted)), 4);
@@ -402,8 +452,8 @@ DotsLayout dots_layout(const Instance& instance, Dtype dtype, const Correlation&
   l.column_blocks = ceil_div(columns, l.block_columns);
   l.tasks = c.groups * l.row_blocks * l.column_blocks;
   l.task_cost = static_cast<double>(l.block_rows) * static_cast<double>(l.block_columns) * static_cast<double>(depth);
-  l.columns_bytes =
-      aligned_bytes(static_cast<uint64_t>(l.across ? depth * l.column_stride * size_of(dtype) : l.block_columns * column_bytes));
+  l.columns_bytes = aligned_bytes(static_cast<uint64_t>(
+      l.across ? (round_up(depth, 4) * l.column_stride + kAcrossPadding) * size_of(dtype) : l.block_columns * column_bytes));
   l.slot_bytes = l.columns_bytes + aligned_bytes(static_cast<uint64_t>(l.block_columns) * sizeof(int64_t));
   l.workspace_size = l.slot_bytes * static_cast<uint64_t>(num_slots(instance, l.tasks, l.task_cost));
   return l;
