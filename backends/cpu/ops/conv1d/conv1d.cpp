@@ -50,7 +50,7 @@ using namespace conv;
 // Up to so many outputs of each filter dot products take less time than gemm, by 256 channels and 512 filters of one tap.
 int64_t few_outputs(const Instance& instance, Dtype dtype, bool of_rows) {
   if (size_of(dtype) > 2) return of_rows ? 96 : 16;
-  if (dtype == Dtype::f16 || instance.bf16_products == Bf16Products::f32) return 12;
+  if (dtype == Dtype::f16 || instance.bf16_products == Bf16Products::f32) return 15;
   static const bool slow_pairs = is_intel();  // whose vdpbf16ps starts too rarely; AMD's multiplies twice as much as f32's
   return instance.bf16_products == Bf16Products::dots && slow_pairs ? 16 : 6;
 }
