@@ -42,9 +42,9 @@ void correlate_direct(const Instance& instance, const DirectLayout& layout, void
 // The kernel for few outputs of each filter, whose taps lie side by side in memory: a dot product for each output.
 struct DotsLayout {
   Dtype dtype;
-  bool across;                     // vectors go across a filter's outputs, else along the depth
-  int64_t column_stride;           // elements from one gathered column to the next; across: outputs of a row, in whole vectors
-  int64_t block_rows, row_blocks;  // a task's filters, and how many such blocks a group has
+  bool across;                           // vectors go across a filter's outputs, else along the depth
+  int64_t column_stride;                 // elements from one gathered column to the next; across: outputs of a row, rounded up
+  int64_t block_rows, row_blocks;        // a task's filters, and how many such blocks a group has
   int64_t block_columns, column_blocks;  // a task's outputs of each filter, alike
   int64_t tasks;                         // of all groups
   double task_cost;

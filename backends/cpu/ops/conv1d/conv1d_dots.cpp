@@ -4,6 +4,8 @@
 // filter's outputs fill them, across its outputs. The sum of an output takes the same steps whatever is computed beside it.
 #include <hwy/cache_control.h>
 
+#include <array>
+
 #include "conv1d.h"
 #include "processor.h"
 #include "targets.h"
@@ -128,33 +130,40 @@ DotsFn<T> ChooseDots(int64_t rows, int64_t columns) {
 
 // ---- vectors across a filter's outputs ----
 
-// A vector holds four outputs: of each the products of a block of 16 bytes of the depth, which are added at the end. One load gives
-// a filter's block to all four, and serves every vector of outputs. With as many outputs as lanes each multiply-add would need a
-// load of its own, and fewer outputs would leave lanes empty.
-inline constexpr int64_t kAcrossOutputs = 4, kMostAcrossOutputs = 16;
-inline constexpr int64_t kAcrossRows = 8;  // of a tile, at most
-constexpr bool HasAcross() { return HWY_TARGET == HWY_AVX3; }
+// A vector holds a few outputs: of each the products of a block of 16 bytes of the depth, which are added at the end. One load
+// gives a filter's block to all of them, and serves every vector of outputs. With as many outputs as lanes each multiply-add would
+// need a load of its own, and fewer outputs would leave lanes empty.
+// Outputs of a vector; 0: there are no such kernels.
+int64_t AcrossOutputs() {
+  const bool compiled = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2;
+  return compiled ? static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>())) / 4 : 0;
+}
 
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+inline constexpr int64_t kAcrossRows = 8, kAcrossVectors = 4;  // of a tile, at most
+
 // The first `count` outputs' sums, of V vectors, and a bias.
 template <int V, class D, class A = hn::TFromD<D>>
 HWY_INLINE void StoreAcross(D d, const hn::Vec<D>* sum, A bias, int64_t count, A* HWY_RESTRICT out) {
+  constexpr int64_t kLanes = hn::MaxLanes(D()), kDepths = kBlock<A>, kBlocks = kLanes / kDepths;
+  // Lane i of block b is that of output i * kBlocks + b.
+  HWY_ALIGN static constexpr auto kOrder = [] {
+    std::array<hwy::SignedFromSize<sizeof(A)>, kLanes> order{};
+    for (int64_t i = 0; i < kLanes; ++i) order[i] = i % kBlocks * kDepths + i / kBlocks;
+    return order;
+  }();
+  const auto order = hn::SetTableIndices(d, kOrder.data());
   const auto zero = hn::Zero(d), added = hn::Set(d, bias);
   const auto vector = [&](int v) HWY_ATTR { return v < V ? sum[v < V ? v : 0] : zero; };
-  const auto first = [&](int64_t n) HWY_ATTR { return hn::FirstN(d, static_cast<size_t>(n)); };
-  if constexpr (sizeof(A) == 8) {
-    constexpr int64_t kOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
-    const auto order = hn::SetTableIndices(d, kOrder);
-    const auto low = hn::TableLookupLanes(AddPairs(d, vector(0), vector(1)), order);
-    hn::BlendedStore(hn::Add(low, added), first(count), d, out);
-    if constexpr (V > 2) {
-      const auto high = hn::TableLookupLanes(AddPairs(d, vector(2), vector(3)), order);
-      hn::BlendedStore(hn::Add(high, added), first(count - 8), d, out + 8);
-    }
+  const auto store = [&](int64_t first, hn::Vec<D> sums) HWY_ATTR {
+    const auto mask = hn::FirstN(d, static_cast<size_t>(count - first));
+    hn::BlendedStore(hn::Add(hn::TableLookupLanes(sums, order), added), mask, d, out + first);
+  };
+  if constexpr (kDepths == 2) {
+    store(0, AddPairs(d, vector(0), vector(1)));
+    if constexpr (V > 2) store(kLanes, AddPairs(d, vector(2), vector(3)));
   } else {
-    constexpr int32_t kOrder[] = {0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15};
-    const auto all = AddFours(d, vector(0), vector(1), vector(2), vector(3));
-    hn::BlendedStore(hn::Add(hn::TableLookupLanes(all, hn::SetTableIndices(d, kOrder)), added), first(count), d, out);
+    store(0, AddFours(d, vector(0), vector(1), vector(2), vector(3)));
   }
 }
 
@@ -169,14 +178,28 @@ void Across(const A* HWY_RESTRICT w, int64_t w_stride, const A* HWY_RESTRICT x, 
   HWY_UNROLL(16)
   for (auto& s : sum) s = hn::Zero(d);
   const auto add = [&](auto block_of) HWY_ATTR {
-    hn::Vec<decltype(d)> row[V];
-    HWY_UNROLL(4)
-    for (int v = 0; v < V; ++v) row[v] = hn::Load(d, x + v * lanes);
-    HWY_UNROLL(8)
-    for (int r = 0; r < R; ++r) {
-      const auto filter = hn::LoadDup128(d, block_of(r));
+    // The fewer operands stay in registers.
+    if constexpr (V <= R) {
+      hn::Vec<decltype(d)> row[V];
       HWY_UNROLL(4)
-      for (int v = 0; v < V; ++v) sum[r * V + v] = hn::MulAdd(filter, row[v], sum[r * V + v]);
+      for (int v = 0; v < V; ++v) row[v] = hn::Load(d, x + v * lanes);
+      HWY_UNROLL(8)
+      for (int r = 0; r < R; ++r) {
+        const auto filter = hn::LoadDup128(d, block_of(r));
+        HWY_UNROLL(4)
+        for (int v = 0; v < V; ++v) sum[r * V + v] = hn::MulAdd(filter, row[v], sum[r * V + v]);
+      }
+    } else {
+      hn::Vec<decltype(d)> filter[R];
+      HWY_UNROLL(3)
+      for (int r = 0; r < R; ++r) filter[r] = hn::LoadDup128(d, block_of(r));
+      HWY_UNROLL(4)
+      for (int v = 0; v < V; ++v) {
+        const auto row = hn::Load(d, x + v * lanes);
+        HWY_FENCE;  // as in Dots()
+        HWY_UNROLL(3)
+        for (int r = 0; r < R; ++r) sum[r * V + v] = hn::MulAdd(filter[r], row, sum[r * V + v]);
+      }
     }
   };
   int64_t k = 0;
@@ -200,10 +223,16 @@ template <int R, class A>
 AcrossFn<A> ChooseAcross(int64_t vectors) {
   return vectors == 1 ? Across<R, 1, A> : vectors == 2 ? Across<R, 2, A> : vectors == 3 ? Across<R, 3, A> : Across<R, 4, A>;
 }
-// Sums fill the registers: of eight filters by up to three vectors, or of four by four.
+// Filters of a tile: sums fill the registers.
+constexpr int64_t RowsAcross(int64_t vectors) {
+  if constexpr (kManyRegisters) return vectors < 4 ? 8 : 4;
+  return vectors < 4 ? 4 : 3;
+}
 template <class A>
 AcrossFn<A> ChooseAcross(int64_t rows, int64_t vectors) {
-  if (rows == 8) return vectors == 1 ? Across<8, 1, A> : vectors == 2 ? Across<8, 2, A> : Across<8, 3, A>;
+  if constexpr (kManyRegisters)
+    if (rows == 8) return vectors == 1 ? Across<8, 1, A> : vectors == 2 ? Across<8, 2, A> : Across<8, 3, A>;
+  if (rows == 3) return ChooseAcross<3, A>(vectors);
   return rows == 4 ? ChooseAcross<4, A>(vectors) : rows == 2 ? ChooseAcross<2, A>(vectors) : ChooseAcross<1, A>(vectors);
 }
 #endif
@@ -223,7 +252,7 @@ class DotsTask {
 
   // Filters begin up to end, by that many columns from first on.
   void Run(int64_t begin, int64_t end, int64_t first, int64_t columns) {
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
     if constexpr (std::is_same_v<T, A>)
       if (across_) return RunAcross(begin, end, columns);
 #endif
@@ -307,42 +336,52 @@ class DotsTask {
       for (int64_t i = 0; i < columns; ++i) write(out + r * c_.out_channel + offsets_[begin + i], sums[r * columns + i]);
   }
 
-#if HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
   // ---- vectors across outputs: all columns, of one example ----
 
+  static constexpr auto kDepths = static_cast<int64_t>(kBlock<A>);
+  static constexpr int64_t kOutputs = hn::MaxLanes(hn::ScalableTag<A>()) / kDepths, kMostOutputs = kAcrossVectors * kOutputs;
+
   void RunAcross(int64_t begin, int64_t end, int64_t columns) {
-    PackRows(columns);
-    const int64_t vectors = stride_ / kAcrossOutputs, most = vectors < 4 ? kAcrossRows : 4;
-    const bool in_place = c_.out_position == 1;
-    HWY_ALIGN A sums[kAcrossRows * kMostAcrossOutputs], bias[kAcrossRows];
+    // In groups as even as can be. What packing one stores past its end, the next one stores over.
+    const int64_t vectors = ceil_div(columns, kOutputs), in_group = ceil_div(vectors, ceil_div(vectors, kAcrossVectors));
+    const int64_t width = in_group * kOutputs, most = RowsAcross(in_group);
+    const auto for_groups = [&](auto use) {
+      for (int64_t first = 0; first < columns; first += width)
+        use(first, std::min(columns - first, width), columns_ + first * round_up(depth_, kDepths));
+    };
+    for_groups([&](int64_t first, int64_t count, A* x) { PackRows(first, count, x); });
     for (int64_t m = begin, rows; m < end; m += rows) {
       for (rows = most; rows > end - m;) rows /= 2;
-      for (int64_t r = 0; r < rows; ++r) bias[r] = Bias(m + r);
-      T* const out = out_ + m * c_.out_channel;
-      const int64_t w_stride = rows > 1 ? c_.w_out : 0,
-                    out_stride = in_place ? (rows > 1 ? c_.out_channel : 0) : kMostAcrossOutputs;
-      ChooseAcross<A>(rows, vectors)(w_ + m * c_.w_out, w_stride, columns_, depth_, bias, columns, in_place ? out : sums,
-                                     out_stride);
-      for (int64_t r = 0; !in_place && r < rows; ++r)
-        StoreRow(sums + r * kMostAcrossOutputs, columns, out + r * c_.out_channel, c_.out_position);
+      for_groups([&](int64_t first, int64_t count, A* x) { ComputeAcross(m, rows, first, count, x); });
     }
+  }
+  void ComputeAcross(int64_t m, int64_t rows, int64_t first, int64_t columns, const A* x) const {
+    HWY_ALIGN A sums[kAcrossRows * kMostOutputs], bias[kAcrossRows];
+    for (int64_t r = 0; r < rows; ++r) bias[r] = Bias(m + r);
+    const int64_t vectors = ceil_div(columns, kOutputs), w_stride = rows > 1 ? c_.w_out : 0;
+    const auto across = ChooseAcross<A>(rows, vectors);
+    T* const out = out_ + m * c_.out_channel + first * c_.out_position;
+    const auto run = [&](A* to, int64_t stride) { across(w_ + m * c_.w_out, w_stride, x, depth_, bias, columns, to, stride); };
+    if (c_.out_position == 1) return run(out, rows > 1 ? c_.out_channel : 0);
+    run(sums, kMostOutputs);
+    for (int64_t r = 0; r < rows; ++r) StoreRow(sums + r * kMostOutputs, columns, out + r * c_.out_channel, c_.out_position);
   }
 
   // For each block of a filter's taps: of each output what they meet, zeros past the last tap.
-  void PackRows(int64_t columns) {
-    constexpr auto kDepths = static_cast<int64_t>(kBlock<A>);
-    HWY_ALIGN A gathered[kDepths][kMostAcrossOutputs];
+  void PackRows(int64_t first, int64_t columns, A* dst) const {
+    HWY_ALIGN A gathered[kDepths][kMostOutputs];
     const A* row[kDepths];
-    const int64_t last = c_.origin + (c_.taps - 1) * c_.tap_step;
-    const bool placed = c_.step * c_.in_position == 1 && c_.origin >= 0 && last + columns <= c_.extent;
-    const A* channel = in_ + c_.origin;
-    A* dst = columns_;
-    for (int64_t k = 0, c = 0, j = 0; k < depth_; k += kDepths, dst += kDepths * stride_) {
+    const int64_t origin = c_.origin + first * c_.step, last = origin + (c_.taps - 1) * c_.tap_step;
+    const bool placed = c_.step * c_.in_position == 1 && origin >= 0 && last + columns <= c_.extent;
+    const A* channel = in_ + (placed ? origin : 0);
+    const int64_t size = ceil_div(columns, kOutputs) * kOutputs * kDepths;
+    for (int64_t k = 0, c = 0, j = 0; k < depth_; k += kDepths, dst += size) {
       for (int64_t i = 0; i < kDepths; ++i) {
         if (placed && k + i < depth_) {
           row[i] = channel + j * c_.tap_step;
         } else {
-          GatherRow(c, j, columns, gathered[i]);
+          GatherRow(c, j * c_.tap_step + origin, columns, gathered[i]);
           row[i] = gathered[i];
         }
         if (++j == c_.taps) {
@@ -354,15 +393,15 @@ class DotsTask {
     }
   }
   // What a tap meets for each output; zeros past the last channel.
-  void GatherRow(int64_t c, int64_t j, int64_t columns, A* row) const {
-    for (int64_t i = 0, at = j * c_.tap_step + c_.origin; i < columns; ++i, at += c_.step)
+  void GatherRow(int64_t c, int64_t at, int64_t columns, A* row) const {
+    for (int64_t i = 0; i < columns; ++i, at += c_.step)
       row[i] = c < c_.ins && at >= 0 && at < c_.extent ? read(in_ + c * c_.in_channel + at * c_.in_position) : A{0};
   }
   // What it stores past the last output is stored over by the next block, or lies past the last one.
   static HWY_INLINE void PackBlock(const A* const* row, int64_t columns, A* HWY_RESTRICT dst) {
     const hn::ScalableTag<A> d;
     const auto first = hn::FirstN(d, static_cast<size_t>(columns));
-    if constexpr (kBlock<A> == 2) {
+    if constexpr (kDepths == 2) {
       const auto lanes = static_cast<int64_t>(hn::Lanes(d));
       hn::StoreInterleaved2(hn::MaskedLoad(first, d, row[0]), hn::MaskedLoad(first, d, row[1]), d, dst);
       if (columns <= lanes) return;
@@ -413,25 +452,28 @@ namespace narrows::cpu {
 namespace {
 
 HWY_EXPORT(ComputeDots);
-HWY_EXPORT(HasAcross);
-using HWY_NAMESPACE::kAcrossOutputs, HWY_NAMESPACE::kMostAcrossOutputs;
+HWY_EXPORT(AcrossOutputs);
 
 constexpr int64_t kFewestRows = 32;              // of a block: each gathers its columns
 constexpr int64_t kMostBytes = 256 << 10;        // of a block's columns: they stay in a core's cache
 constexpr int64_t kMostAcrossBytes = 512 << 10;  // of a block's rows of outputs, which are read in order
-constexpr int64_t kAcrossPadding = 64;           // elements past those rows that are stored to
-constexpr int64_t kFewestColumns = 24;           // of a block, since it reads its filters again
-constexpr int64_t kWidestVector = 16;            // lanes
+constexpr int64_t kMostAcrossOutputs = 16;
+constexpr int64_t kAcrossWidth = 4;     // outputs of the widest vector
+constexpr int64_t kAcrossPadding = 64;  // elements past those rows that are stored to
+constexpr int64_t kFewestColumns = 24;  // of a block, since it reads its filters again
+constexpr int64_t kWidestVector = 16;   // lanes
 
 // Whether vectors go across a filter's outputs; else along the depth is faster, or what a filter meets does not stay in the cache.
 bool goes_across(const Instance& instance, Dtype dtype, const Correlation& c) {
   static const bool measured = is_intel();
-  const int64_t columns = c.length, depth = c.ins * c.taps, width = round_up(columns, kAcrossOutputs);
-  if (!measured || size_of(dtype) < 4 || c.batch != 1 || columns > kMostAcrossOutputs) return false;
-  if (depth > kMostAcrossBytes / (width * size_of(dtype)) || !NARROWS_DISPATCH(instance, HasAcross)()) return false;
-  // By what was measured: a long sum makes up for lanes that are left empty.
-  const int64_t parts = depth >= 2048 ? 5 : depth >= 1024 ? 6 : 7;
-  return columns > 12 || parts * width <= 8 * columns;
+  const int64_t outputs = NARROWS_DISPATCH(instance, AcrossOutputs)(), columns = c.length, depth = c.ins * c.taps;
+  if (!measured || outputs == 0 || size_of(dtype) < 4 || c.batch != 1 || columns > kMostAcrossOutputs) return false;
+  const int64_t width = round_up(columns, outputs);
+  if (depth > kMostAcrossBytes / (width * size_of(dtype))) return false;
+  // By what was measured: a long sum makes up for lanes that are left empty, and for one vector, that needs a load for each
+  // product.
+  const int64_t parts = depth >= 2048 ? 5 : depth >= 1024 ? 6 : 7, few = depth >= 2048 ? 2 : outputs;
+  return columns > 12 || (columns > few && parts * width <= 8 * columns);
 }
 
 }  // namespace
@@ -441,7 +483,7 @@ DotsLayout dots_layout(const Instance& instance, Dtype dtype, const Correlation&
   l.dtype = dtype;
   const int64_t columns = c.batch * c.length, depth = c.ins * c.taps;
   l.across = goes_across(instance, dtype, c);
-  l.column_stride = l.across ? round_up(columns, kAcrossOutputs) : round_up(depth, kWidestVector);
+  l.column_stride = l.across ? round_up(columns, kAcrossWidth) : round_up(depth, kWidestVector);
   const double cost = static_cast<double>(c.groups * c.outs) * static_cast<double>(columns) * static_cast<double>(depth);
   const int64_t wanted = cost < kWorthWaking ? 1 : ceil_div(2 * instance.num_threads(), c.groups);
   l.block_rows = round_up(ceil_div(c.outs, std::clamp<int64_t>(c.outs / kFewestRows, 1, wanted)), 4);
