@@ -71,8 +71,9 @@ HWY_INLINE void SumLanes(D d, const hn::Vec<D> (&v)[N], A* HWY_RESTRICT sums) {
 #endif
 }
 
-// out[r * out_stride + n] = the dot product of filter r and column n, and bias[r]. Columns end with zeros up to a whole vector;
-// filters do not. Each load of a filter fetches the line `ahead` elements on; of f64 that takes longer than it saves.
+// out[r * out_stride + n] = the dot product of filter r and column n, and bias[r]; without a bias, out[r * N + n] = that product.
+// Columns end with zeros up to a whole vector; filters do not. Each load of a filter fetches the line `ahead` elements on; of f64
+// that takes longer than it saves.
 template <int R, int N, class T, class A = Accumulate<T>>
 void Dots(const T* HWY_RESTRICT w, int64_t w_stride, int64_t ahead, const A* HWY_RESTRICT x, int64_t x_stride, int64_t depth,
           const A* HWY_RESTRICT bias, A* HWY_RESTRICT out, int64_t out_stride) {
@@ -97,6 +98,7 @@ void Dots(const T* HWY_RESTRICT w, int64_t w_stride, int64_t ahead, const A* HWY
   int64_t k = 0;
   for (; k + lanes <= depth; k += lanes) add(k, [&](const T* p) HWY_ATTR { return LoadAs(d, p); });
   if (k < depth) add(k, [&](const T* p) HWY_ATTR { return LoadStrided(d, p, 1, depth - k); });
+  if (bias == nullptr) return SumLanes(d, sum, out);
   HWY_ALIGN A sums[round_up(R * N, 4)];
   SumLanes(d, sum, sums);
   HWY_UNROLL(8)
@@ -321,19 +323,26 @@ class DotsTask {
   }
 
   void Compute(int64_t m, int64_t rows, int64_t begin, int64_t end) const {
-    HWY_ALIGN A sums[24], bias[8];
-    for (int64_t r = 0; r < rows; ++r) bias[r] = Bias(m + r);
     const int64_t columns = end - begin, w_stride = rows > 1 ? c_.w_out : 0;
     T* const out = out_ + m * c_.out_channel;
-    const auto dots = ChooseDots<T>(rows, columns);
-    const auto run = [&](A* to, int64_t stride) {
+    const auto run = [&](const A* bias, A* to, int64_t stride) {
+      const auto dots = ChooseDots<T>(rows, columns);
       dots(w_ + m * c_.w_out, w_stride, NextTile(rows), columns_ + begin * stride_, stride_, depth_, bias, to, stride);
     };
-    if constexpr (std::is_same_v<T, A>)
-      if (placed_) return run(out + offsets_[begin], rows > 1 ? c_.out_channel : 0);
-    run(sums, columns);
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t i = 0; i < columns; ++i) write(out + r * c_.out_channel + offsets_[begin + i], sums[r * columns + i]);
+    if constexpr (std::is_same_v<T, A>) {
+      if (placed_) {
+        A bias[8];
+        for (int64_t r = 0; r < rows; ++r) bias[r] = Bias(m + r);
+        return run(bias, out + offsets_[begin], rows > 1 ? c_.out_channel : 0);
+      }
+    }
+    HWY_ALIGN A sums[24];
+    run(nullptr, sums, columns);
+    for (int64_t r = 0; r < rows; ++r) {
+      const A bias = Bias(m + r);
+      T* row = out + r * c_.out_channel;
+      for (int64_t i = 0; i < columns; ++i) write(row + offsets_[begin + i], sums[r * columns + i] + bias);
+    }
   }
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
