@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lltm_sequence_backward_cluster_sm90.cu -- the state's gradients of all steps, see lltm_sequence_cluster.h. The operand of a step
 // is the gradient of the gates of a cluster's rows, in f32; a block multiplies it by the weights of its 32 states. Beside weights
-// of 16 bits it is split into two numbers that TF32 units take: together they have 21 bits, and no range is lost.
+// of 16 bits, many rows are split into two numbers that TF32 units take: together they have 21 bits, and no range is lost.
 #include "lltm_sequence_cluster_sm90.h"
 #include "lltm_split.h"
 #include "ops/copy_async_sm80.h"
